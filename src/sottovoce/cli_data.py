@@ -1,0 +1,100 @@
+"""The commands ``sottovoce data list | get | path``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sottovoce.privacy.errors import ConfigurationError, SottovoceError
+from sottovoce.tasks import data
+
+FAILURE, USAGE = 1, 2
+"""The exit codes of what went wrong here, and of a command that was given wrongly."""
+
+app = typer.Typer(help="Real data sets: list them, get one into the cache, say where it is.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name that `sottovoce data list` shows.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Folder = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="FOLDER", help="Read the original files in FOLDER; download nothing."),
+]
+
+
+@app.command("list")
+def list_data(*, as_json: AsJson = False) -> None:
+    """Show the known data sets, their terms, and which are in the cache."""
+    specs = [data.spec(name) for name in data.names()]
+    if as_json:
+        typer.echo(json.dumps([_summary(spec) for spec in specs], indent=2))
+        return
+    table = Table(title=f"Data sets (cache: {data.root()})")
+    for column in ("name", "train + test", "shape", "terms", "cached"):
+        table.add_column(column, no_wrap=column != "terms")
+    for spec in specs:
+        table.add_row(
+            spec.name,
+            f"{spec.train_records:,} + {spec.test_records:,}",
+            " x ".join(map(str, spec.shape)),
+            spec.terms,
+            "yes" if data.is_cached(spec) else "no",
+        )
+    console = Console()
+    console.print(table)
+    for spec in specs:
+        if not data.is_cached(spec):
+            console.print(f"{spec.command}", markup=False, highlight=False)
+
+
+@app.command("get")
+def get_data(name: Name, *, source: Folder = None, as_json: AsJson = False) -> None:
+    """Put a data set into the cache: from its pinned package, or from a folder with the original files."""
+    with _errors():
+        file = data.get(name, source)
+    _print_path(name, file, as_json=as_json)
+
+
+@app.command("path")
+def path_data(name: Name, *, as_json: AsJson = False) -> None:
+    """Print where a cached data set is."""
+    with _errors():
+        file = data.path(name)
+    _print_path(name, file, as_json=as_json)
+
+
+def _summary(spec: data.DatasetSpec) -> dict[str, object]:
+    return {
+        "name": spec.name,
+        "title": spec.title,
+        "train": spec.train_records,
+        "test": spec.test_records,
+        "shape": list(spec.shape),
+        "classes": list(spec.classes),
+        "terms": spec.terms,
+        "source": spec.source,
+        "package": None if spec.wheel is None else f"{spec.wheel.package}=={spec.wheel.version}",
+        "sha256": None if spec.wheel is None else spec.wheel.sha256,
+        "cached": data.is_cached(spec),
+        "command": spec.command,
+    }
+
+
+def _print_path(name: str, file: Path, *, as_json: bool) -> None:
+    typer.echo(json.dumps({"name": name, "path": str(file)}) if as_json else str(file))
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Turn the library's errors into one line on the standard error stream and an exit code."""
+    try:
+        yield
+    except SottovoceError as error:
+        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+        raise typer.Exit(USAGE if isinstance(error, ConfigurationError) else FAILURE) from error

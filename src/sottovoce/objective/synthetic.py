@@ -1,0 +1,54 @@
+"""Made-up records of an example's form, to show how a loss behaves in other company without private data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from sottovoce.objective.records import Tree, leaves_of, map_leaves
+
+_SEED = 20_250_617
+
+
+def _noise(scale: float) -> Callable[[Tensor], Tensor]:
+    generator = torch.Generator().manual_seed(_SEED)
+
+    def fill(leaf: Tensor) -> Tensor:
+        if leaf.dtype.is_floating_point:
+            return scale * torch.randn(leaf.shape, generator=generator)
+        return _shuffled(leaf, generator)
+
+    return fill
+
+
+def _shuffled(leaf: Tensor, generator: torch.Generator) -> Tensor:
+    """The example's own values in another order: integers that the model certainly accepts."""
+    order = torch.randperm(leaf.numel(), generator=generator)
+    return leaf.detach().cpu().flatten()[order].view(leaf.shape)
+
+
+def _constant(value: float) -> Callable[[Tensor], Tensor]:
+    return lambda leaf: torch.full(leaf.shape, value)
+
+
+def _not_a_number(leaf: Tensor) -> Tensor:
+    return torch.full(leaf.shape, torch.nan) if leaf.dtype.is_floating_point else leaf
+
+
+def variants(example: Tree) -> dict[str, Tree]:
+    """Records of the example's form by name; integers may be out of the model's range (guard their use)."""
+    fills: dict[str, Callable[[Tensor], Tensor]] = {
+        "noise": _noise(1.0),
+        "large noise": _noise(100.0),
+        "zeros": _constant(0.0),
+        "ones": _constant(1.0),
+    }
+    if any(leaf.dtype.is_floating_point for leaf in leaves_of(example)):
+        fills["NaN"] = _not_a_number
+
+    def made(fill: Callable[[Tensor], Tensor]) -> Tree:
+        return map_leaves(lambda leaf: fill(leaf).to(leaf.device, leaf.dtype), example)
+
+    return {name: made(fill) for name, fill in fills.items()}

@@ -1,0 +1,1 @@
+"""The trusted room: everything that stands between private records and the world."""

@@ -1,0 +1,325 @@
+"""The one door to private records.
+
+A `Curator` owns the records, the sampler, the clip, the noise, the plan and the reservation in the ledger.
+What leaves it is public: answers with noise, and numbers fixed before any record was read. Whether a method is
+private can therefore be read here, given one property of each query: row i depends on record i alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sottovoce.privacy import accounting
+from sottovoce.privacy.budget import Budget
+from sottovoce.privacy.clip import LARGEST_COUNT
+from sottovoce.privacy.entropy import Entropy, switches
+from sottovoce.privacy.errors import ConfigurationError, LedgerConflict, PlanViolation, SottovoceError
+from sottovoce.privacy.evaluation import Evaluator, Query, physical_batch
+from sottovoce.privacy.events import first_steps
+from sottovoce.privacy.ledger import Ledger, Reservation
+from sottovoce.privacy.noise import add_noise, grid_for
+from sottovoce.privacy.plan import Plan, Stage
+from sottovoce.privacy.records import Records, Tree
+from sottovoce.privacy.sampling import Indices
+from sottovoce.privacy.window import Window
+
+_LARGEST_LEASE = 256
+_LEASE_UNDER_FIXED_ENTROPY = 16  # two replayed runs are compared, and timings must not tell them apart
+
+Answer = Callable[..., Tensor]
+
+
+class Batch:
+    """An opaque handle on the records of one step. It answers bounded questions, with noise."""
+
+    __slots__ = ("_release", "_running_sum")
+
+    def __init__(self, release: Answer, running_sum: Answer) -> None:
+        self._release = release
+        self._running_sum = running_sum
+
+    def release(self, query: Query, *, bound: float, share: float = 1.0) -> Tensor:
+        """The noisy mean of the query over the batch: ``[query.width]``, float64, on the CPU.
+
+        Every record's row is clipped to ``bound`` in l2; the noise on the sum has standard deviation
+        ``bound * multiplier / sqrt(share)`` in every coordinate; the divisor is the public expected size.
+        """
+        return _without_frames(self._release, query, bound, share)
+
+    def running_sum(self, query: Query, *, bound: float) -> Tensor:
+        """The noisy sum of the query's batch means over this window, this batch included.
+
+        The exact sum and the past noise stay inside. A batch of the window that did not ask counts as zero.
+        """
+        return _without_frames(self._running_sum, query, bound)
+
+    def skip(self) -> None:
+        """Ask nothing: the answer is known to be zero. The step is paid for all the same."""
+
+    def __repr__(self) -> str:
+        return "Batch(private)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a batch is a handle on private records and is not pickled")
+
+
+class Curator:
+    """Holds private records and lets out what a frozen plan allows, with noise calibrated to a budget.
+
+    Args:
+        records: the private data set.
+        plan: everything that the run may release.
+        budget: the guarantee that the whole plan is calibrated to.
+        ledger: where the run is reserved; a fresh one in memory by default.
+        dataset: the owner's name for the data set; without it the run is accounted alone.
+        device: where queries run.
+        max_physical_batch: the most rows that a query sees at once; it bounds memory.
+    """
+
+    __slots__ = (
+        "_draws", "_entropy", "_evaluator", "_indices", "_ledger", "_records", "_reservation", "_step", "_steps",
+        "_switches", "_taken", "_window", "budget", "closed", "dataset", "exposed", "grids", "lease_block",
+        "noise_multiplier", "physical_rows", "plan", "steps_run",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        records: Records,
+        plan: Plan,
+        budget: Budget,
+        *,
+        ledger: Ledger | None = None,
+        dataset: str | None = None,
+        device: torch.device | str = "cpu",
+        max_physical_batch: int = 512,
+    ) -> None:
+        self._switches = switches.get()
+        _check(records, plan, budget, max_physical_batch)
+        if dataset is not None and self._switches.active:
+            raise LedgerConflict(
+                f"the testing switches {', '.join(self._switches.active)} are on: such a run is not private and "
+                f"cannot be entered for the data set {dataset!r}. Leave out dataset=."
+            )
+        self.plan = plan
+        self.budget = budget
+        self.dataset = dataset
+        self.physical_rows = physical_batch(plan, max_physical_batch)
+        self.noise_multiplier = accounting.calibrate(plan.events, budget)
+        self.lease_block = 1 if self._switches.fixed_entropy is None else _LEASE_UNDER_FIXED_ENTROPY
+        self.steps_run = 0
+        self.closed = False
+        self.grids: dict[float, float] = {}  # the bounds that were released under, each with its grid: public
+        self.exposed: list[Tensor] = []  # the exact sums, under `testing.expose_answers` alone
+        self._records = records
+        self._evaluator = Evaluator(records, self.physical_rows, torch.device(device))
+        self._ledger = Ledger.in_memory() if ledger is None else ledger
+        self._entropy: Entropy = self._switches.entropy()
+        self._reservation: Reservation | None = None
+        self._steps = [(stage, step) for stage in plan.stages for step in range(stage.sampler.steps)]
+        self._step = -1
+        self._draws: Iterator[Indices] = iter(())
+        self._indices: Indices | None = None
+        self._taken: list[float] = []
+        self._window: Window | None = None
+
+    def __repr__(self) -> str:
+        return "Curator(private)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a curator holds private records and is not pickled")
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """The testing switches that this run was made under; any of them makes it NOT PRIVATE."""
+        return self._switches.active
+
+    @property
+    def record_count(self) -> int:
+        """The number of records; public under every relation but add/remove."""
+        return self._records.count
+
+    def epsilon(self, steps: int | None = None) -> float:
+        """The budget spent after so many steps (those run so far by default); infinite under a testing switch."""
+        if self.switches:
+            return math.inf
+        events = first_steps(self.plan.events(self.noise_multiplier), self.steps_run if steps is None else steps)
+        return accounting.epsilon(events, self.budget.delta, self.budget.neighbours)
+
+    def examples(self) -> Tree:
+        """A padded batch of the public example, in the one physical shape that queries see."""
+        return self._evaluator.examples()
+
+    def rehearse(self, step: Callable[[Batch], object]) -> float:
+        """Run one step of a method on the public example alone; returns its seconds.
+
+        Whatever is wrong with the user's code shows here, with its own traceback, before anything is reserved.
+        The answers are zeros and nothing is released; the plan is enforced as in the run.
+        """
+        if self._reservation is not None:
+            raise PlanViolation("a rehearsal comes before the first batch.")
+        self._taken = []
+        started = time.perf_counter()
+        step(Batch(self._rehearsed_release, self._rehearsed_running_sum))
+        seconds = time.perf_counter() - started
+        if self._switches.fixed_entropy is None:  # about a second's work between two durable marks
+            self.lease_block = max(1, min(_LARGEST_LEASE, int(1 / max(seconds, 1e-9))))
+        return seconds
+
+    def open(self) -> None:
+        """Reserve the whole plan, durably. Idempotent; the first batch does it if nobody did."""
+        if self._reservation is None:
+            self._reservation = self._ledger.reserve(
+                budget=self.budget,
+                events=self.plan.events(self.noise_multiplier),
+                dataset=self.dataset,
+                description={"steps": self.plan.steps, "not private": list(self.switches)},
+            )
+
+    def batches(self) -> Iterator[Batch]:
+        """The plan's batches in order, once. Each exists only under a lease that was durable before it."""
+        if self._step >= 0 or self.closed:
+            raise PlanViolation("this run's batches were handed out already: a new run needs a new session.")
+        self.open()
+        for step, (stage, within) in enumerate(self._steps):
+            self._lease(step)
+            if within == 0:
+                self._draws = stage.sampler.batches(self._records.count, self._entropy.fork("sampler", step))
+            self._indices, self._taken, self._step = next(self._draws), [], step
+            self.steps_run = step + 1
+            yield Batch(partial(self._release, step), partial(self._running_sum, step))
+        self.close()
+
+    def close(self) -> None:
+        """Settle: the steps really run are charged, the rest of the reservation returns. Idempotent."""
+        if not self.closed:
+            self.closed = True
+            self._indices = self._window = None
+            if self._reservation is not None:
+                self._reservation.settle(self.steps_run)
+
+    def _lease(self, step: int) -> Reservation:
+        """Make it durable that ``step`` may have been released, before its batch exists."""
+        if self._reservation is None or self.closed:
+            raise LedgerConflict("there is no reservation for this run; nothing was released.")
+        if step >= self._reservation.mark:
+            self._reservation.lease(min(step + self.lease_block, self.plan.steps))
+        return self._reservation
+
+    def _enter(self, step: int, bound: float) -> Stage:
+        """What every answer checks before it looks at data."""
+        if self.closed or step != self._step or self._indices is None:
+            raise PlanViolation("this batch is over: a batch answers only until the next one is drawn.")
+        if self._reservation is None or not self._reservation.covers(step):
+            raise LedgerConflict("no live lease covers this step; nothing was released.")
+        _check_bound(bound)
+        return self._steps[step][0]
+
+    def _members(self) -> Indices:
+        """Who is in the batch: secret, so it never sits in a frame from which an error can leave."""
+        assert self._indices is not None
+        return self._indices
+
+    def _take_share(self, stage: Stage, share: float) -> None:
+        """Each planned share is released once."""
+        left = list(stage.shares)
+        for taken in self._taken:
+            left.remove(taken)
+        if share not in left:
+            raise PlanViolation(
+                f"a release of share {share} is not in the plan (left on this batch: {left or 'nothing'}); the data "
+                "was not looked at. A method declares its releases in its plan."
+            )
+        self._taken.append(share)
+
+    def _release(self, step: int, query: Query, bound: float, share: float) -> Tensor:
+        stage = self._enter(step, bound)
+        self._take_share(stage, share)
+        self._evaluator.probe(query)
+        grid = self.grids.setdefault(bound, grid_for(bound))
+        sigma = self.noise_multiplier * stage.relative_noise * bound / math.sqrt(share)
+        sums = self._evaluator.sums(query, self._members(), bound=bound, grid=grid)
+        self._expose(sums)
+        if not self._switches.no_noise:
+            noise = self._entropy.fork("noise", step, len(self._taken))
+            sums = add_noise(sums, _rounded_up(sigma) / grid, noise)
+        return torch.from_numpy(sums.astype(np.float64)) * grid / stage.sampler.divisor(self._steps[step][1])
+
+    def _running_sum(self, step: int, query: Query, bound: float) -> Tensor:
+        stage = self._enter(step, bound)
+        if stage.running_sum is None:
+            raise PlanViolation("the plan has no running sum here; the data was not looked at.")
+        leaf = self._steps[step][1] % stage.running_sum.length
+        if self._window is None or self._window.first_step != step - leaf:
+            sigma = self.noise_multiplier * stage.relative_noise * stage.running_sum.sensitivity()
+            self._window = Window(
+                first_step=step - leaf,
+                plan=stage.running_sum,
+                width=query.width,
+                sigma=_rounded_up(sigma / math.sqrt(stage.running_sum.share)),
+                entropy=self._entropy.fork("running sum", step - leaf),
+            )
+        divisor = stage.sampler.divisor(self._steps[step][1])
+        self._window.check(leaf, query.width, bound / divisor)
+        self._evaluator.probe(query)
+        sums = self._evaluator.sums(query, indices, bound=bound / divisor, grid=self._window.grid, prescale=1 / divisor)
+        noisy = self._window.add(leaf, sums, noiseless=self._switches.no_noise)
+        self._expose(self._window.exact_sum)
+        return torch.from_numpy(noisy.astype(np.float64)) * self._window.grid
+
+    def _expose(self, sums: NDArray[np.int64]) -> None:
+        if self._switches.expose_answers:
+            self.exposed.append(torch.from_numpy(sums.copy()))
+
+    def _rehearsed_release(self, query: Query, bound: float, share: float) -> Tensor:
+        _check_bound(bound)
+        self._take_share(self.plan.stages[0], share)
+        self._evaluator.probe(query)
+        return torch.zeros(query.width, dtype=torch.float64)
+
+    def _rehearsed_running_sum(self, query: Query, bound: float) -> Tensor:
+        _check_bound(bound)
+        if self.plan.stages[0].running_sum is None:
+            raise PlanViolation("the plan has no running sum.")
+        self._evaluator.probe(query)
+        return torch.zeros(query.width, dtype=torch.float64)
+
+
+def _without_frames(answer: Answer, *arguments: object) -> Tensor:
+    """Errors leave the trusted room without its frames, whose variables a debugger or a logger could print."""
+    try:
+        return answer(*arguments)
+    except (SottovoceError, KeyboardInterrupt) as error:
+        raise error.with_traceback(None) from None
+
+
+def _rounded_up(sigma: float) -> float:
+    """Never below the real number that the accountant speaks of, whatever the last operations rounded."""
+    return sigma * (1 + 2.0**-48)
+
+
+def _check_bound(bound: float) -> None:
+    if not (math.isfinite(bound) and bound > 0):
+        raise ConfigurationError(f"bound={bound}: the clip must be positive and finite.")
+
+
+def _check(records: Records, plan: Plan, budget: Budget, max_physical_batch: int) -> None:
+    if records.count > LARGEST_COUNT:
+        raise ConfigurationError(f"{records.count} records: at most 2^28 can be summed exactly.")
+    if max_physical_batch < 1:
+        raise ConfigurationError(f"max_physical_batch={max_physical_batch}: at least 1 is needed.")
+    for stage in plan.stages:
+        stage.sampler.check(records.count)
+        if budget.neighbours == "add-remove" and stage.sampler.event(1.0).sampling == "single-pass":
+            raise ConfigurationError(
+                "neighbours='add-remove' has no meaning for disjoint blocks (all later blocks would shift): use "
+                "neighbours='zero-out'."
+            )

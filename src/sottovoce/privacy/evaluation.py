@@ -1,0 +1,122 @@
+"""Asking a query of private records, in one fixed shape, so that no record can raise, show or change a shape."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sottovoce.privacy.clip import clipped_sum
+from sottovoce.privacy.errors import QueryError
+from sottovoce.privacy.plan import Plan
+from sottovoce.privacy.records import Records, Tree
+from sottovoce.privacy.sampling import Indices
+
+
+class Query(Protocol):
+    """A question: ``width`` numbers for each record of a batch, row i from record i alone."""
+
+    @property
+    def name(self) -> str:
+        """What kind of question this is; each kind is tried on the public example first."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Numbers for each record."""
+        ...
+
+    def __call__(self, records: Tree) -> Tensor:
+        """``[B, width]`` for a batch of B records."""
+        ...
+
+
+def physical_batch(plan: Plan, largest: int) -> int:
+    """The one padded shape of a run: the smallest multiple of 16 that holds nearly every batch, capped.
+
+    A kernel may round a row differently in another shape, and a record's contribution must not depend on who
+    else was sampled; so every micro-batch has this shape, whatever the realised batch size.
+    """
+    expected = max(stage.sampler.largest_expected_batch() for stage in plan.stages)
+    return max(1, min(16 * math.ceil(expected / 16), largest))
+
+
+class Evaluator:
+    """Evaluates queries on padded micro-batches and returns exact clipped integer sums."""
+
+    __slots__ = ("_device", "_probed", "_records", "_rows")
+
+    def __init__(self, records: Records, rows: int, device: torch.device) -> None:
+        self._records = records
+        self._rows = rows
+        self._device = device
+        self._probed: set[tuple[str, int]] = set()
+
+    def examples(self) -> Tree:
+        """A full padded batch of the public example."""
+        return self._records.examples(self._rows, self._device)
+
+    def probe(self, query: Query) -> None:
+        """Try a kind of query once, on the public example, so that bugs show with their own traceback."""
+        kind = (query.name, query.width)
+        if kind in self._probed:
+            return
+        answer: Any = query(self.examples())
+        if not self._fits(answer, query):
+            given = f"a tensor of shape {tuple(answer.shape)} and type {answer.dtype}" if _is_tensor(answer) else (
+                f"a {type(answer).__name__}"
+            )  # fmt: skip
+            raise QueryError(
+                f"the query {query.name!r} returned {given} for a batch of {self._rows} records; it must return a "
+                f"floating-point tensor of shape ({self._rows}, {query.width}), one row for each record."
+            )
+        self._probed.add(kind)
+
+    def sums(
+        self, query: Query, indices: Indices, *, bound: float, grid: float, prescale: float = 1.0
+    ) -> NDArray[np.int64]:
+        """The exact sum over these records, in grid units; an empty batch runs one micro-batch of padding."""
+        total = torch.zeros(query.width, dtype=torch.float64, device=self._device)
+        for start in range(0, max(1, len(indices)), self._rows):
+            records, kept = self._records.batch(indices[start : start + self._rows], self._rows, self._device)
+            rows, kept = self._rows_of(query, records, kept)
+            total += clipped_sum(rows, kept, bound=bound, grid=grid, prescale=prescale).to(self._device)
+        return total.cpu().numpy().astype(np.int64)
+
+    def _rows_of(self, query: Query, records: Tree, kept: Tensor) -> tuple[Tensor, Tensor]:
+        """The query's rows. If the micro-batch raises, each record is asked alone, in its own slot."""
+        together = self._quietly(query, records)
+        if together is not None:
+            return together, kept
+        rows = torch.zeros(self._rows, query.width, dtype=torch.float64, device=self._device)
+        for row in (int(index) for index in torch.nonzero(kept)[:, 0]):
+            alone = self._quietly(query, self._records.alone(records, row, self._rows, self._device))
+            if alone is None:
+                kept[row] = False
+            else:
+                rows[row] = alone[row].to(torch.float64)
+        return rows, kept
+
+    def _quietly(self, query: Query, records: Tree) -> Tensor | None:
+        """The answer, or None for whatever went wrong: neither an error nor a warning may speak of a record."""
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                answer: Any = query(records)
+        except (Exception, SystemExit):
+            return None
+        return answer if self._fits(answer, query) else None
+
+    def _fits(self, answer: Any, query: Query) -> bool:
+        return (
+            _is_tensor(answer) and tuple(answer.shape) == (self._rows, query.width) and answer.dtype.is_floating_point
+        )
+
+
+def _is_tensor(answer: Any) -> bool:
+    return isinstance(answer, Tensor)

@@ -1,0 +1,1 @@
+"""Real data sets and the models that are trained on them."""
