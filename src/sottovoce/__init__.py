@@ -1,1 +1,54 @@
 """Sottovoce: optimisation under differential privacy, where the optimiser only hears a whisper of the data."""
+
+from importlib.metadata import version
+
+from sottovoce import losses, testing
+from sottovoce.fit import Run, evaluate, fit
+from sottovoce.methods import DPSGD, SGD, DPZero, MeZO
+from sottovoce.privacy.budget import Budget
+from sottovoce.privacy.errors import (
+    BudgetExhausted,
+    ConfigurationError,
+    DataError,
+    LedgerConflict,
+    LedgerCorrupt,
+    PlanViolation,
+    PrivacyError,
+    PrivacyWarning,
+    QueryError,
+    SottovoceError,
+)
+from sottovoce.privacy.ledger import Ledger
+from sottovoce.privacy.statement import Statement
+from sottovoce.session import Session, Step
+from sottovoce.update import Update
+
+__version__ = version("sottovoce")
+
+__all__ = [
+    "DPSGD",
+    "SGD",
+    "Budget",
+    "BudgetExhausted",
+    "ConfigurationError",
+    "DPZero",
+    "DataError",
+    "Ledger",
+    "LedgerConflict",
+    "LedgerCorrupt",
+    "MeZO",
+    "PlanViolation",
+    "PrivacyError",
+    "PrivacyWarning",
+    "QueryError",
+    "Run",
+    "Session",
+    "SottovoceError",
+    "Statement",
+    "Step",
+    "Update",
+    "evaluate",
+    "fit",
+    "losses",
+    "testing",
+]

@@ -48,9 +48,9 @@ def list_data(*, as_json: AsJson = False) -> None:
         )
     console = Console()
     console.print(table)
-    for spec in specs:
-        if not data.is_cached(spec):
-            console.print(f"{spec.command}", markup=False, highlight=False)
+    missing = [spec.command for spec in specs if not data.is_cached(spec)]
+    if missing:
+        console.print("\n".join(["To get those that are not cached:", *missing]), markup=False, highlight=False)
 
 
 @app.command("get")

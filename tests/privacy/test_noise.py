@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -45,11 +46,18 @@ class ScriptedEntropy:
         return np.array(scripted + fresh, dtype=np.uint64)
 
 
-def ideal_pair(digits1: list[int], digits2: list[int], bits: int) -> tuple[mpmath.mpf, mpmath.mpf]:
-    """Box-Muller straight from the definition, for uniforms given by 64-bit digits (most significant first)."""
+def context_of(bits: int) -> Any:
     context = mpmath.MPContext()
     context.prec = bits
-    uniforms = []
+    return context
+
+
+ROUGH, FINE = context_of(96), context_of(700)
+
+
+def ideal_pair(context: Any, digits1: list[int], digits2: list[int]) -> tuple[Any, Any]:
+    """Box-Muller straight from the definition, for uniforms given by 64-bit digits (most significant first)."""
+    uniforms: list[Any] = []
     for digits in (digits1, digits2):
         integer = sum(digit << 64 * (len(digits) - 1 - place) for place, digit in enumerate(digits))
         uniforms.append(context.ldexp(context.mpf(2 * integer + 1), -64 * len(digits) - 1))
@@ -59,10 +67,7 @@ def ideal_pair(digits1: list[int], digits2: list[int], bits: int) -> tuple[mpmat
 
 def ideal_rounded(given: list[int], scale: float) -> list[int]:
     """What a pair must be rounded to, given all words handed out for it."""
-    context = mpmath.MPContext()
-    context.prec = 700
-    normals = ideal_pair(given[0::2], given[1::2], 700)
-    return [int(context.floor(context.mpf(scale) * context.mpf(z) + 0.5)) for z in normals]
+    return [int(FINE.floor(scale * z + 0.5)) for z in ideal_pair(FINE, given[0::2], given[1::2])]
 
 
 def rejects_cells(draws: NDArray[np.int64], scale: float, shift: int) -> bool:
@@ -76,7 +81,7 @@ def rejects_cells(draws: NDArray[np.int64], scale: float, shift: int) -> bool:
     observed = np.bincount(np.clip(draws - shift, -last - 1, last + 1) + last + 1, minlength=len(cells) + 2)
     expected = probabilities * len(draws)
     statistic = float(((observed - expected) ** 2 / expected).sum())
-    return statistic > stats.chi2.isf(FALSE_ALARM, len(expected) - 1)
+    return statistic > float(stats.chi2.isf(FALSE_ALARM, len(expected) - 1))
 
 
 def rejects_uniform_low_bits(draws: NDArray[np.int64]) -> bool:
@@ -87,7 +92,7 @@ def rejects_uniform_low_bits(draws: NDArray[np.int64]) -> bool:
 def rejects_deviation(draws: NDArray[np.int64], scale: float) -> bool:
     """Chi-square of the sum of squares (mean zero is known); two-sided."""
     variance = scale**2 + 1 / 12  # rounding adds the variance of a uniform cell
-    cumulative = stats.chi2.cdf(np.sum(np.square(draws, dtype=np.float64)) / variance, len(draws))
+    cumulative = float(stats.chi2.cdf(np.sum(np.square(draws, dtype=np.float64)) / variance, len(draws)))
     return min(cumulative, 1 - cumulative) < FALSE_ALARM / 2
 
 
@@ -223,9 +228,10 @@ def test_the_float_evaluation_keeps_its_stated_bound() -> None:
     worst = 0.0
     for index, ((word1, word2), pair) in enumerate(zip(words.T.tolist(), normals.T.tolist(), strict=True)):
         more1, more2 = (0, LAST, index << 48)[index % 3], (LAST, 0)[index % 2]
-        ideal = ideal_pair([word1, more1], [word2, more2], 96)
+        ideal = ideal_pair(ROUGH, [word1, more1], [word2, more2])
         worst = max(worst, *(abs(float(z - x)) for z, x in zip(ideal, pair, strict=True)))
     assert ERROR_BOUND == 2.0**-42
+    # Roundings alone give 2**-44.5 at the upper threshold; much less would mean that it was not tried.
     assert 2.0**-46 < worst < 0.65 * ERROR_BOUND
 
 
@@ -277,9 +283,7 @@ class CountingEntropy(OperatingSystemEntropy):
 
 def test_further_digits_are_drawn_until_the_rounding_is_decided() -> None:
     """U1 = exp(-9/8) puts R on 3/2, a rounding boundary, so its 192 first digits leave floor(R + 1/2) open."""
-    context = mpmath.MPContext()
-    context.prec = 400
-    digits = int(context.floor(context.exp(context.mpf(-9) / 8) * 2**256))
+    digits = int(FINE.floor(FINE.exp(FINE.mpf(-9) / 8) * 2**256))
     first, second, third, fourth = ((digits >> 64 * place) & LAST for place in (3, 2, 1, 0))
     for change, rounded in [(-1000, 2), (1000, 1)]:  # a smaller uniform has the larger radius
         entropy = ScriptedEntropy(first, 0, second, 0, third + change, 0)
@@ -312,12 +316,10 @@ def test_rounding_commutes_with_the_sum() -> None:
     noisy = add_noise(sums, DEFAULT_SCALE, ReplayableEntropy("shift"))
     assert noisy.shape == sums.shape
     words = ReplayableEntropy("shift").words(4).tolist()
-    cosine0, sine0 = ideal_pair([words[0], 0], [words[2], 0], 200)
-    cosine1, sine1 = ideal_pair([words[1], 0], [words[3], 0], 200)
-    context = mpmath.MPContext()
-    context.prec = 200
+    cosine0, sine0 = ideal_pair(FINE, [words[0]], [words[2]])
+    cosine1, sine1 = ideal_pair(FINE, [words[1]], [words[3]])
     for total, normal, result in zip(sums.ravel(), (cosine0, cosine1, sine0, sine1), noisy.ravel(), strict=True):
-        assert int(result) == int(context.floor(int(total) + DEFAULT_SCALE * context.mpf(normal) + 0.5))
+        assert int(result) == int(FINE.floor(int(total) + DEFAULT_SCALE * normal + 0.5))
     assert sums.tolist() == [[0, 7], [-(2**52), 2**53]]
     assert add_noise(np.array(5), 1.0, SYSTEM).shape == ()
 

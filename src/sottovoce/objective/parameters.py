@@ -98,7 +98,7 @@ class ParameterVector:
 
     def numel(self) -> int:
         """The number of coordinates, d."""
-        return sum(self.layout.sizes)
+        return self.layout.numel
 
     @property
     def named(self) -> dict[str, nn.Parameter]:
@@ -126,9 +126,7 @@ class ParameterVector:
     def copy(self) -> Tensor:
         """A flat copy, float64 if any parameter is float64 and float32 otherwise: exact for every parameter."""
         wide = _wide(self.dtype)
-        return torch.cat(
-            [p.detach().reshape(-1).to(self.device, wide, copy=True) for p in self._named.values()]
-        )
+        return torch.cat([p.detach().reshape(-1).to(self.device, wide, copy=True) for p in self._named.values()])
 
     @torch.no_grad()
     def copy_(self, vector: Tensor) -> None:
@@ -149,16 +147,16 @@ class ParameterVector:
         for name, parameter in self._named.items():
             wide, device = _wide(parameter.dtype), parameter.device
             with flat(parameter.detach()) as target:
-                for start, stop in self.replay.ranges(target.numel()):
+                for span in self.replay.spans(target.numel()):
                     # Products and sums are rounded one by one: a fused multiply-add may round differently at the
                     # edge of a block, and the strategies must agree bit for bit.
                     total: Tensor | None = None
                     for query, factor in factors:
-                        block = self.replay.block(directions, query, name, start, stop, device)
+                        block = self.replay.block(directions, query, name, span, device)
                         term = block.to(wide) * factor
                         total = term if total is None else total.add_(term)
                     assert total is not None
-                    target[start:stop] = total.add_(target[start:stop])
+                    target[span] = total.add_(target[span])
 
     @torch.no_grad()
     def add_vector_(self, vector: Tensor, scale: float = 1.0) -> None:
@@ -173,19 +171,18 @@ class ParameterVector:
             parameter.copy_(step.view(parameter.shape).add_(parameter))
 
     @torch.no_grad()
-    def write_perturbed(
-        self, name: str, out: Tensor, directions: Directions, query: int, scale: float
-    ) -> None:
+    def write_perturbed(self, name: str, out: Tensor, directions: Directions, query: int, scale: float) -> None:
         """Write one parameter of x + scale * direction into ``out``, rounded once from float32 (or float64).
 
         The result does not depend on how the direction is cut into blocks.
         """
         parameter = self._named[name]
         wide = _wide(parameter.dtype)
-        with flat(parameter.detach()) as source, flat(out) as target:
-            for start, stop in self.replay.ranges(source.numel()):
-                block = self.replay.block(directions, query, name, start, stop, parameter.device)
-                there, here = target[start:stop], source[start:stop]
+        source = parameter.detach().reshape(-1)
+        with flat(out) as target:
+            for span in self.replay.spans(source.numel()):
+                block = self.replay.block(directions, query, name, span, parameter.device)
+                there, here = target[span], source[span]
                 if there.dtype == torch.float32:
                     torch.mul(block, scale, out=there).add_(here)  # two roundings, see add_
                 else:
@@ -208,9 +205,7 @@ class ParameterVector:
             )
         return list(vector.detach().split(list(self.layout.sizes)))
 
-    def _check(
-        self, directions: Directions, coefficients: Tensor | Sequence[float]
-    ) -> list[tuple[int, float]]:
+    def _check(self, directions: Directions, coefficients: Tensor | Sequence[float]) -> list[tuple[int, float]]:
         """The queries with a coefficient other than zero, and those coefficients."""
         values = torch.as_tensor(coefficients, dtype=torch.float64).detach().cpu()
         if values.shape != (directions.count,) or directions.numel != self.numel():

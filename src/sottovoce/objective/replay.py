@@ -8,9 +8,9 @@ from collections import OrderedDict
 import torch
 from torch import Tensor
 
-from sottovoce.objective.directions import Directions, Layout
+from sottovoce.objective.directions import BLOCK, Directions, Layout
 
-BLOCK = 1 << 17
+REPLAYED = 2 * BLOCK
 """Coordinates that are replayed at a time where no whole direction is kept: half a megabyte."""
 
 KEPT_BYTES = 256 << 20
@@ -27,34 +27,28 @@ class Replay:
     """
 
     def __init__(self, layout: Layout, kept_bytes: int = KEPT_BYTES) -> None:
-        self._offsets: dict[str, int] = {}
-        offset = 0
-        for name, size in zip(layout.names, layout.sizes, strict=True):
-            self._offsets[name] = offset
-            offset += size
-        self._capacity = 0 if kept_bytes <= 0 else max(1, kept_bytes // max(1, 4 * offset))
+        self._layout = layout
+        self._capacity = 0 if kept_bytes <= 0 else max(1, kept_bytes // (4 * layout.numel))
         self._owner: weakref.ref[Directions] | None = None
         self._kept: OrderedDict[int, Tensor] = OrderedDict()
 
-    def ranges(self, size: int) -> list[tuple[int, int]]:
+    def spans(self, size: int) -> list[slice]:
         """How to walk through a parameter: whole where directions are kept, else block by block."""
-        step = max(1, size if self._capacity else BLOCK)
-        return [(start, min(start + step, size)) for start in range(0, size, step)]
+        step = max(1, size if self._capacity else REPLAYED)
+        return [slice(start, min(start + step, size)) for start in range(0, size, step)]
 
-    def block(
-        self, directions: Directions, query: int, name: str, start: int, stop: int, device: torch.device
-    ) -> Tensor:
-        """Coordinates ``start`` to ``stop`` of one parameter's part of a direction, float32; not to be changed."""
+    def block(self, directions: Directions, query: int, name: str, span: slice, device: torch.device) -> Tensor:
+        """The coordinates ``span`` of one parameter's part of a direction, float32; not to be changed."""
         if not self._capacity:
-            return directions.block(query, name, start, stop).to(device)
-        offset = self._offsets[name]
-        return self._vector(directions, query, device)[offset + start : offset + stop]
+            return directions.block(query, name, span.start, span.stop).to(device)
+        offset = self._layout.spans[name].start
+        return self._vector(directions, query, device)[offset + span.start : offset + span.stop]
 
     def _vector(self, directions: Directions, query: int, device: torch.device) -> Tensor:
         if self._owner is None or self._owner() is not directions:
             # Weak: the kept copies vanish with the directions, and a new object at the old address is not them.
             self.forget()
-            self._owner = weakref.ref(directions, lambda gone: self._forget_if(gone))
+            self._owner = weakref.ref(directions, self._forget_if)
         vector = self._kept.get(query)
         if vector is None:
             if len(self._kept) >= self._capacity:

@@ -49,6 +49,11 @@ def variants(example: Tree) -> dict[str, Tree]:
         fills["NaN"] = _not_a_number
 
     def made(fill: Callable[[Tensor], Tensor]) -> Tree:
-        return map_leaves(lambda leaf: fill(leaf).to(leaf.device, leaf.dtype), example)
+        def value(leaf: Tensor) -> Tensor:
+            if leaf.device.type != "cpu" and not leaf.dtype.is_floating_point:
+                return leaf  # an index out of range stops an accelerator for good, no exception can be caught
+            return fill(leaf).to(leaf.device, leaf.dtype)
+
+        return map_leaves(value, example)
 
     return {name: made(fill) for name, fill in fills.items()}

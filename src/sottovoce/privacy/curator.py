@@ -235,8 +235,8 @@ class Curator:
             left.remove(taken)
         if share not in left:
             raise PlanViolation(
-                f"a release of share {share} is not in the plan (left on this batch: {left or 'nothing'}); the data "
-                "was not looked at. A method declares its releases in its plan."
+                f"a release of share {share} is not in the plan (left on this batch: {left or 'nothing'}); the "
+                "data was not looked at. A method declares its releases in its plan."
             )
         self._taken.append(share)
 
@@ -251,7 +251,7 @@ class Curator:
         if not self._switches.no_noise:
             noise = self._entropy.fork("noise", step, len(self._taken))
             sums = add_noise(sums, _rounded_up(sigma) / grid, noise)
-        return torch.from_numpy(sums.astype(np.float64)) * grid / stage.sampler.divisor(self._steps[step][1])
+        return torch.as_tensor(sums.astype(np.float64)) * grid / stage.sampler.divisor(self._steps[step][1])
 
     def _running_sum(self, step: int, query: Query, bound: float) -> Tensor:
         stage = self._enter(step, bound)
@@ -270,14 +270,16 @@ class Curator:
         divisor = stage.sampler.divisor(self._steps[step][1])
         self._window.check(leaf, query.width, bound / divisor)
         self._evaluator.probe(query)
-        sums = self._evaluator.sums(query, indices, bound=bound / divisor, grid=self._window.grid, prescale=1 / divisor)
+        sums = self._evaluator.sums(
+            query, self._members(), bound=bound / divisor, grid=self._window.grid, prescale=1 / divisor
+        )
         noisy = self._window.add(leaf, sums, noiseless=self._switches.no_noise)
         self._expose(self._window.exact_sum)
-        return torch.from_numpy(noisy.astype(np.float64)) * self._window.grid
+        return torch.as_tensor(noisy.astype(np.float64)) * self._window.grid
 
     def _expose(self, sums: NDArray[np.int64]) -> None:
         if self._switches.expose_answers:
-            self.exposed.append(torch.from_numpy(sums.copy()))
+            self.exposed.append(torch.as_tensor(sums.copy()))
 
     def _rehearsed_release(self, query: Query, bound: float, share: float) -> Tensor:
         _check_bound(bound)

@@ -47,7 +47,7 @@ _FRACTION_BITS = 24
 _FINE_GRID = 2.0**-30
 _TAIL = 2**44  # of 2**64: U1 below 2**-20 or at least 1 - 2**-20
 _PAIRS = 2**13  # a chunk's arrays stay in the second-level cache
-_LARGEST_FLOAT_NORMAL = 9.5  # sqrt(-2 log 2**-64) = 9.42; the midpoint of the first cell has 9.493
+_LARGEST_FLOAT_NORMAL = 9.5  # the smallest float u1 is 2**-64, and sqrt(-2 log 2**-64) < 9.42
 _WORD = 64
 
 libmp: Any = _libmp  # the bare functions: no context, so nobody's precision is read or changed

@@ -149,7 +149,7 @@ class Records:
         kept = torch.zeros(size, dtype=torch.bool)
         padded = self.examples(size, torch.device("cpu"))
         if self._leaves_first:
-            chosen = torch.from_numpy(indices)  # pyright: ignore[reportUnknownMemberType]
+            chosen = torch.as_tensor(indices)
 
             def fill(target: Tensor, leaf: Tensor) -> None:
                 target[: len(chosen)] = leaf[chosen.to(leaf.device)].to(target.device)

@@ -31,12 +31,12 @@ class PickledArray:
         self._state = state
 
     def as_bytes(self, origin: Path) -> npt.NDArray[np.uint8]:
-        """The array, which must be a whole one of unsigned bytes in C order."""
+        """The array, which must be a whole one of unsigned bytes."""
         match self._state:
             case (int(), tuple(shape), _Type(code="u1" | b"u1"), bool() | int() as fortran, bytes(raw)):
                 sizes_are_plain = all(type(size) is int and size >= 0 for size in shape)
-                if sizes_are_plain and not fortran and math.prod(shape) == len(raw):
-                    return np.frombuffer(raw, dtype=np.uint8).reshape(shape)
+                if sizes_are_plain and math.prod(shape) == len(raw):
+                    return np.frombuffer(raw, dtype=np.uint8).reshape(shape, order="F" if fortran else "C")
         raise DataError(f"{origin}: its array is damaged or is not one of unsigned bytes. Get the file again.")
 
 

@@ -1,0 +1,90 @@
+"""SGD and MeZO: references WITHOUT PRIVACY, for comparing what privacy costs.
+
+They take no budget, read the records directly and leave a statement that says NOT PRIVATE.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import torch
+
+from sottovoce import queries
+from sottovoce.methods.base import require_choice, require_learning_rate, require_positive
+from sottovoce.objective import directions as draws
+from sottovoce.objective.directions import Key
+from sottovoce.objective.module import ModuleObjective
+from sottovoce.privacy.errors import ConfigurationError
+from sottovoce.update import Along, Dense, Estimate
+
+
+@runtime_checkable
+class PlainMethod(Protocol):
+    """A method without privacy: its step sees the records themselves."""
+
+    @property
+    def private(self) -> bool:
+        """False."""
+        ...
+
+    @property
+    def lr(self) -> float:
+        """The learning rate."""
+        ...
+
+    def plain_step(self, records: Any, objective: ModuleObjective, key: Key) -> Estimate:
+        """The gradient estimate on these records."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGD:
+    """Stochastic gradient descent. NOT PRIVATE.
+
+    Args:
+        lr: the learning rate.
+    """
+
+    private: ClassVar[bool] = False
+
+    lr: float
+
+    def __post_init__(self) -> None:
+        require_learning_rate(self.lr)
+
+    def plain_step(self, records: Any, objective: ModuleObjective, key: Key) -> Estimate:
+        """The mean gradient by back-propagation."""
+        return Dense(objective.mean_gradient(records))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeZO:
+    """Zeroth-order descent (Malladi et al. 2023): mean slopes along random directions. NOT PRIVATE.
+
+    Args:
+        lr: the learning rate.
+        smoothing: the radius of the two-point difference.
+        queries: directions in a step.
+        directions: ``"gaussian"`` as published, ``"sphere"`` or ``"rademacher"``.
+    """
+
+    private: ClassVar[bool] = False
+
+    lr: float
+    smoothing: float = 1e-3
+    queries: int = 1
+    directions: str = "gaussian"
+
+    def __post_init__(self) -> None:
+        require_learning_rate(self.lr)
+        require_positive(smoothing=self.smoothing)
+        if self.queries < 1:
+            raise ConfigurationError(f"queries={self.queries}: at least one direction a step is needed.")
+        require_choice("directions", self.directions, ("sphere", "gaussian", "rademacher"))
+
+    def plain_step(self, records: Any, objective: ModuleObjective, key: Key) -> Estimate:
+        """The mean combination of the batch's mean slopes."""
+        u = getattr(draws, self.directions)(objective.parameters.layout, count=self.queries, key=key)
+        slopes = queries.slopes(objective, u, self.smoothing)(records).mean(dim=0)
+        return Along(u, slopes.to("cpu", torch.float64) / self.queries)

@@ -1,0 +1,1 @@
+"""How losses are evaluated: the only code that runs the user's model."""

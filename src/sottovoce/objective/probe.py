@@ -1,0 +1,312 @@
+"""What can be learnt of a loss before any private record is touched, from one public record.
+
+The guarantee rests on one property of the user's code: the loss of a record depends on that record alone. It is
+measured here, bit for bit, in several companies at the batch shape that private records will have.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
+from torch.nn.modules.dropout import _DropoutNd  # pyright: ignore[reportPrivateUsage]
+
+from sottovoce.objective.evaluation import evaluating
+from sottovoce.objective.gradients import Engine
+from sottovoce.objective.module import ModuleObjective
+from sottovoce.objective.records import Tree, leaves_of, map_leaves, move, repeat
+from sottovoce.objective.strategies import ObjectiveWarning, choose
+from sottovoce.objective.synthetic import variants
+from sottovoce.privacy.errors import ConfigurationError, QueryError
+
+_TIMED_RUNS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeReport:
+    """What the probe found; all of it is public.
+
+    Attributes:
+        batch_size: the batch shape that was probed.
+        strategy: the strategy in use, after a fall-back.
+        gradient_engine: how per-example gradients are computed; None if they were not asked for.
+        row_position_rounding: whether a record's loss is rounded differently in another slot of the batch.
+        random: whether the same records give other losses another time.
+        companies: the made-up records among which the example was evaluated.
+        seconds_per_evaluation: the median time of the losses of one batch.
+    """
+
+    batch_size: int
+    strategy: Literal["fast", "lean"]
+    gradient_engine: Engine | None
+    row_position_rounding: bool
+    random: bool
+    companies: tuple[str, ...]
+    seconds_per_evaluation: float
+
+
+def probe(objective: ModuleObjective, example: Tree, batch_size: int, *, gradients: bool = False) -> ProbeReport:
+    """Run the loss on copies and variations of one public record, and refuse what would break the guarantee.
+
+    Args:
+        objective: the model and its loss.
+        example: one public record, without a batch dimension.
+        batch_size: the shape of the private micro-batches; what a kernel rounds depends on it.
+        gradients: whether to examine per-example gradients as well.
+
+    Raises:
+        QueryError: the loss raises, has a wrong shape or type, mixes records, or changes the model's state.
+    """
+    if batch_size < 1:
+        raise ConfigurationError(f"batch_size={batch_size} was given; at least 1 is needed.")
+    example = move(example, objective.parameters.device)
+    copies = repeat(example, batch_size)
+    _run_on_example(objective, repeat(example, max(2, batch_size)))  # with one row a mean looks like a value
+    _refuse_batch_statistics(objective.module)
+    _refuse_changed_state(objective, example, batch_size)
+    random = _is_random(objective, copies)
+    companies = _compare_companies(objective.losses_from_seed, objective.module, example, batch_size)
+    _settle_strategy(objective, example)
+    _warn_if_parameters_do_nothing(objective, example)
+    engine: Engine | None = None
+    if gradients:
+        engine = objective.gradient_engine(example)
+        _compare_companies(_seeded_gradients(objective), objective.module, example, batch_size)
+    return ProbeReport(
+        batch_size=batch_size,
+        strategy=objective.strategy,
+        gradient_engine=engine,
+        row_position_rounding=_position_matters(objective, example, batch_size),
+        random=random,
+        companies=companies,
+        seconds_per_evaluation=_seconds(objective, copies),
+    )
+
+
+def _run_on_example(objective: ModuleObjective, records: Tree) -> None:
+    try:
+        objective.losses_from_seed(records)
+    except QueryError:
+        raise
+    except Exception as error:
+        shapes = [list(leaf.shape) for leaf in leaves_of(records)]
+        raise QueryError(
+            f"the loss raised {type(error).__name__} on the public example, in a batch of shapes {shapes} (its own "
+            f"traceback is above): {error}"
+        ) from error
+
+
+def _refuse_batch_statistics(module: nn.Module) -> None:
+    with evaluating(module):
+        for name, part in module.named_modules():
+            # Without running statistics, batch normalisation uses the batch's own even in evaluation mode.
+            if isinstance(part, _BatchNorm) and (part.training or part.running_mean is None):
+                raise QueryError(
+                    f"the module {name!r} ({type(part).__name__}) computes with the statistics of the batch even in "
+                    "evaluation mode, so an example's loss depends on the other examples. Use GroupNorm or "
+                    "LayerNorm, or running statistics from public data."
+                )
+
+
+def _bits(values: Tensor) -> Tensor:
+    """A float64 tensor's bits, so that NaN equals NaN and 0 differs from -0."""
+    return values.double().contiguous().view(torch.int64)
+
+
+def _refuse_changed_state(objective: ModuleObjective, example: Tree, size: int) -> None:
+    """State that a loss changes would carry private records past the door."""
+    module = objective.module
+    parameters = {name: (p, p._version) for name, p in module.named_parameters()}
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    for record in (example, variants(example)["noise"]):
+        try:
+            objective.losses_from_seed(repeat(record, size))
+        except Exception:  # the model does not take the made-up record; the example was tried before
+            continue
+    changed = [name for name, (p, version) in parameters.items() if p._version != version]
+    changed += [
+        name for name, buffer in module.named_buffers() if name not in buffers or not _same(buffer, buffers[name])
+    ]
+    if changed:
+        raise QueryError(
+            f"evaluating the loss changed {', '.join(map(repr, changed[:3]))} of the model, which would carry private "
+            "records out. In evaluation mode the forward pass must leave parameters and buffers alone."
+        )
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
+
+
+def _is_random(objective: ModuleObjective, records: Tree) -> bool:
+    runs = [_bits(objective.losses_from_seed(records, seed)) for seed in (3, 4, 5)]
+    if all(torch.equal(run, runs[0]) for run in runs[1:]):
+        return False
+    with evaluating(objective.module):
+        active = [
+            name for name, part in objective.module.named_modules() if isinstance(part, _DropoutNd) and part.training
+        ]
+    warnings.warn(
+        "the loss is random: the same records give other losses another time"
+        + (f" (dropout is active in {', '.join(active)})" if active else "")
+        + ". Differences of losses are then mostly noise; make it a function of the record.",
+        ObjectiveWarning,
+        stacklevel=3,
+    )
+    return True
+
+
+def _seeded_gradients(objective: ModuleObjective) -> Callable[[Tree], Tensor]:
+    def evaluate(records: Tree) -> Tensor:
+        with torch.random.fork_rng([objective.parameters.device] if torch.cuda.is_available() else []):
+            torch.manual_seed(3)
+            return objective.gradients(records)
+
+    return evaluate
+
+
+def _among(example: Tree, other: Tree, size: int) -> Tree:
+    """A batch of ``other`` whose first and last rows are the example."""
+    batch = repeat(other, size)
+
+    def place(rows: Tensor, record: Tensor) -> Tensor:
+        rows[0] = record
+        rows[-1] = record
+        return rows
+
+    return map_leaves(place, batch, example)
+
+
+def _compare_companies(
+    evaluate: Callable[[Tree], Tensor], module: nn.Module, example: Tree, size: int
+) -> tuple[str, ...]:
+    """The companies in which the example's first and last row kept every bit; raises where one did not."""
+    copies = repeat(example, size)
+    alone = _bits(evaluate(copies))
+    if not torch.equal(alone, _bits(evaluate(copies))):
+        return ()  # random beyond torch's own generator: nothing can be compared, and a warning was given
+    compared: list[str] = []
+    for name, other in variants(example).items():
+        company = _among(example, other, size)
+        try:
+            found = _bits(evaluate(company))
+        except Exception:  # the model does not take these made-up values
+            continue
+        if not (torch.equal(found[0], alone[0]) and torch.equal(found[-1], alone[-1])):
+            raise QueryError(
+                f"the loss of a record depends on the other records of its batch: the example's changed among {name}. "
+                f"{_culprit(evaluate, module, copies, company)} Each record's loss must depend on that record "
+                "alone, or the guarantee does not hold: replace what computes across the batch (batch "
+                "normalisation, batch-wide softmax, in-batch negatives) by per-record operations."
+            )
+        compared.append(name)
+    return tuple(compared)
+
+
+def _culprit(evaluate: Callable[[Tree], Tensor], module: nn.Module, copies: Tree, company: Tree) -> str:
+    size = leaves_of(copies)[0].shape[0]
+    try:
+        before = _first_rows(evaluate, module, copies, size)
+        after = _first_rows(evaluate, module, company, size)
+    except Exception:  # e.g. a scripted module, which takes no hooks
+        return "No module could be named."
+    for (name, kind, row), (_, _, changed) in zip(before, after, strict=False):
+        if row.shape != changed.shape or not torch.equal(_bits(row), _bits(changed)):
+            return f"The first module whose output changed is {name or 'the model itself'!r} ({kind})."
+    return "No module's output changed: it happens in the loss function itself."
+
+
+def _first_rows(
+    evaluate: Callable[[Tree], Tensor], module: nn.Module, records: Tree, size: int
+) -> list[tuple[str, str, Tensor]]:
+    """The first row of every module's output, in the order in which the modules finished."""
+    rows: list[tuple[str, str, Tensor]] = []
+
+    def note(name: str) -> Callable[..., None]:
+        def hook(part: nn.Module, _: Any, output: Any) -> None:
+            try:
+                outputs = leaves_of(output)
+            except Exception:
+                return
+            rows.extend(
+                (name, type(part).__name__, leaf[0].detach().clone())
+                for leaf in outputs
+                if leaf.ndim and leaf.shape[0] == size
+            )
+
+        return hook
+
+    handles = [part.register_forward_hook(note(name)) for name, part in module.named_modules()]
+    try:
+        evaluate(records)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return rows
+
+
+def _position_matters(objective: ModuleObjective, example: Tree, size: int) -> bool:
+    losses = _bits(objective.losses_from_seed(repeat(example, size)))
+    return not torch.equal(losses, losses[:1].expand(size))
+
+
+class _Ripple:
+    """A fixed direction that no coordinate of which is zero, to see what a step does."""
+
+    count = 1
+
+    def __init__(self, objective: ModuleObjective) -> None:
+        self.numel = objective.parameters.numel()
+        self._sizes = objective.parameters.layout.sizes
+        self._names = objective.parameters.layout.names
+
+    def block(self, query: int, name: str, start: int, stop: int) -> Tensor:
+        """A wave along the parameter."""
+        return torch.sin(torch.arange(start + 1, stop + 1, dtype=torch.float64)).float()
+
+    def vector(self, query: int) -> Tensor:
+        """The waves of all parameters."""
+        return torch.cat([self.block(0, name, 0, size) for name, size in zip(self._names, self._sizes, strict=True)])
+
+
+def _settle_strategy(objective: ModuleObjective, example: Tree) -> None:
+    """Fall back to the fast strategy if the lean one misses a parameter, or computes anything else than it."""
+    if objective.strategy == "fast":
+        return
+    objective.check_lean(example)
+    # The comparison needs the fast strategy's memory: it is made where that is affordable.
+    if objective.strategy == "lean" and choose("auto", objective.parameters) == "fast":
+        objective.compare_with_fast(_Ripple(objective), repeat(example, 2))
+
+
+def _warn_if_parameters_do_nothing(objective: ModuleObjective, example: Tree) -> None:
+    direction = _Ripple(objective)
+    for record in (example, *variants(example).values()):
+        batch = repeat(record, 2)
+        try:
+            here, there = objective.losses(batch), objective.losses_along(batch, direction, 0, 0.1)
+        except Exception:  # the model does not take these made-up values
+            continue
+        if not torch.equal(_bits(here), _bits(there)):
+            return
+    warnings.warn(
+        "the loss does not change when the model's trainable parameters do; does it use the model that it is given?",
+        ObjectiveWarning,
+        stacklevel=3,
+    )
+
+
+def _seconds(objective: ModuleObjective, records: Tree) -> float:
+    times: list[float] = []
+    for _ in range(_TIMED_RUNS):
+        start = time.perf_counter()
+        objective.losses(records).cpu()  # waits for an accelerator
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)

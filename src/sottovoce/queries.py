@@ -1,0 +1,85 @@
+"""The questions that methods ask of a batch: one row of numbers for each record, from that record alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sottovoce.objective.directions import Directions
+from sottovoce.objective.module import ModuleObjective
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Every record's loss at the current point."""
+
+    objective: ModuleObjective
+    name: str = "losses"
+    width: int = 1
+
+    def __call__(self, records: Any) -> Tensor:
+        """``[B, 1]``."""
+        return self.objective.losses(records)[:, None]
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Every record's two-point slope along each of several public directions."""
+
+    objective: ModuleObjective
+    directions: Directions
+    smoothing: float
+    limit: float | None = None
+    name: str = "slopes"
+
+    @property
+    def width(self) -> int:
+        """One slope for each direction."""
+        return self.directions.count
+
+    def __call__(self, records: Any) -> Tensor:
+        """``[B, q]``: (f(x + smoothing u) - f(x - smoothing u)) / (2 smoothing), each within +-limit."""
+        columns: list[Tensor] = []
+        for query in range(self.directions.count):
+            ahead = self.objective.losses_along(records, self.directions, query, self.smoothing)
+            behind = self.objective.losses_along(records, self.directions, query, -self.smoothing)
+            columns.append((ahead - behind) / (2 * self.smoothing))
+        slopes = torch.stack(columns, dim=1)
+        return slopes if self.limit is None else slopes.clamp(-self.limit, self.limit)
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Every record's gradient."""
+
+    objective: ModuleObjective
+    name: str = "gradients"
+
+    @property
+    def width(self) -> int:
+        """One number for each trainable parameter."""
+        return self.objective.parameters.numel()
+
+    def __call__(self, records: Any) -> Tensor:
+        """``[B, d]``."""
+        return self.objective.gradients(records)
+
+
+def losses(objective: ModuleObjective) -> Losses:
+    """Ask for the loss at the current point."""
+    return Losses(objective)
+
+
+def slopes(
+    objective: ModuleObjective, directions: Directions, smoothing: float, *, limit: float | None = None
+) -> Slopes:
+    """Ask for the slope along each direction, at this smoothing radius, each cut off at ``limit`` if given."""
+    return Slopes(objective, directions, smoothing, limit)
+
+
+def gradients(objective: ModuleObjective) -> Gradients:
+    """Ask for the gradient."""
+    return Gradients(objective)

