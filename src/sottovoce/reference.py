@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,22 +29,15 @@ def plain_statement(method: object, *, steps: int, steps_run: int) -> Statement:
     """Says that nothing is guaranteed."""
     return Statement(
         private=False,
-        epsilon=float("inf"),
-        epsilon_spent=float("inf"),
+        epsilon=math.inf,
+        epsilon_spent=math.inf,
         delta=0.0,
         neighbours="none",
         unit="record",
         relation=f"{type(method).__name__} is a reference without privacy: it read the records directly.",
-        sampler=(),
         steps_planned=steps,
         steps_run=steps_run,
-        noise_multiplier=0.0,
-        grids=(),
-        noise="none",
-        accountant="none",
         dataset="treated as public",
         public=("everything",),
-        assumed=(),
         not_covered=("everything",),
-        warnings=(),
     )

@@ -11,7 +11,8 @@ from typing import Any, Self
 
 from torch import Tensor, nn
 
-from sottovoce import horizon
+from sottovoce.horizon import resolve
+from sottovoce.inputs import as_records
 from sottovoce.methods.base import Method
 from sottovoce.methods.plain import PlainMethod
 from sottovoce.objective.directions import Key
@@ -23,7 +24,6 @@ from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.curator import Curator
 from sottovoce.privacy.errors import ConfigurationError, PrivacyWarning
 from sottovoce.privacy.ledger import Ledger
-from sottovoce.privacy.records import Records
 from sottovoce.privacy.statement import Statement, state
 from sottovoce.reference import plain_batches, plain_statement
 from sottovoce.update import Estimate, Update, Updater
@@ -93,8 +93,8 @@ class Session:
             raise ConfigurationError(
                 "ledger= was given without dataset=: name the data set that the run is charged to."
             )
-        data = Records(private, example)
-        sampler = horizon.resolve(
+        data = as_records(private, example)
+        sampler = resolve(
             sampling,
             records=_public_count(data.count, records, budget),
             batch_size=batch_size,

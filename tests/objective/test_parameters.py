@@ -1,29 +1,12 @@
 import pytest
 import torch
+from objective_models import KINDS, TiedLanguageModel, assert_untouched, example_for, snapshot
 from torch import nn
 
 from sottovoce.objective.directions import Key, gaussian, sphere
 from sottovoce.objective.parameters import ParameterVector
 from sottovoce.objective.replay import REPLAYED, Replay
 from sottovoce.privacy.errors import ConfigurationError
-from tests.objective.models import KINDS, TiedLanguageModel, example_for
-
-
-def bits(tensor: torch.Tensor) -> torch.Tensor:
-    kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return tensor.detach().contiguous().view(kinds[tensor.element_size()])
-
-
-def snapshot(module: nn.Module) -> dict[str, tuple[nn.Parameter, int, torch.Tensor]]:
-    return {name: (p, p.data_ptr(), bits(p).clone()) for name, p in module.named_parameters()}
-
-
-def assert_untouched(module: nn.Module, before: dict) -> None:
-    for name, p in module.named_parameters():
-        parameter, address, values = before[name]
-        assert p is parameter, name
-        assert p.data_ptr() == address, name
-        assert torch.equal(bits(p), values), name
 
 
 def test_a_tied_parameter_counts_once_and_a_frozen_one_not_at_all():

@@ -64,7 +64,7 @@ def test_the_seed_decides_and_the_global_generator_is_left_alone(name: str):
 
 
 def test_the_signal_of_a_deep_resnet_neither_dies_nor_explodes():
-    """Without normalisation this is what the scaled branches are for; unscaled, 24 blocks multiply it by by about 200."""
+    """Without normalisation this is what the scaled branches are for; unscaled, 24 blocks multiply it by about 200."""
     model = models.build("resnet", shape=COLOUR, classes=10, width=8, blocks=8)
     with torch.no_grad():
         outputs = model(torch.randn(16, *COLOUR, generator=torch.Generator().manual_seed(0)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sottovoce import queries
 from sottovoce.methods.base import require_learning_rate, require_positive
 from sottovoce.objective.directions import Key
 from sottovoce.objective.module import ModuleObjective
 from sottovoce.privacy.curator import Batch
 from sottovoce.privacy.plan import Plan, Stage
 from sottovoce.privacy.sampling import Sampler
+from sottovoce.queries import gradients
 from sottovoce.update import Dense, Estimate
 
 
@@ -44,4 +44,4 @@ class DPSGD:
 
     def step(self, batch: Batch, objective: ModuleObjective, key: Key) -> Estimate:
         """Release the mean gradient."""
-        return Dense(batch.release(queries.gradients(objective), bound=self.clip))
+        return Dense(batch.release(gradients(objective), bound=self.clip))

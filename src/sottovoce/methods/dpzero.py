@@ -6,15 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from sottovoce import queries
 from sottovoce.methods.base import require_choice, require_learning_rate, require_positive
-from sottovoce.objective import directions
-from sottovoce.objective.directions import Key
+from sottovoce.objective.directions import Key, Kind, draw
 from sottovoce.objective.module import ModuleObjective
 from sottovoce.privacy.curator import Batch
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.privacy.plan import Plan, Stage
 from sottovoce.privacy.sampling import Sampler
+from sottovoce.queries import slopes
 from sottovoce.update import Along, Estimate
 
 
@@ -44,7 +43,7 @@ class DPZero:
     clip: float = 1.0
     smoothing: float = 1e-3
     queries: int = 1
-    directions: Literal["sphere", "gaussian", "rademacher"] = "sphere"
+    directions: Kind = "sphere"
     clipping: Literal["joint", "per-query"] = "joint"
 
     def __post_init__(self) -> None:
@@ -65,11 +64,10 @@ class DPZero:
 
     def step(self, batch: Batch, objective: ModuleObjective, key: Key) -> Estimate:
         """Release the mean slopes along fresh directions; the estimate is their mean combination."""
-        draw = getattr(directions, self.directions)
-        u = draw(objective.parameters.layout, count=self.queries, key=key)
+        u = draw(self.directions, objective.parameters.layout, count=self.queries, key=key)
         if self.clipping == "joint":
-            slopes = batch.release(queries.slopes(objective, u, self.smoothing), bound=self.clip)
+            answers = batch.release(slopes(objective, u, self.smoothing), bound=self.clip)
         else:
-            limited = queries.slopes(objective, u, self.smoothing, limit=self.clip)
-            slopes = batch.release(limited, bound=math.sqrt(self.queries) * self.clip)
-        return Along(u, slopes / self.queries)
+            limited = slopes(objective, u, self.smoothing, limit=self.clip)
+            answers = batch.release(limited, bound=math.sqrt(self.queries) * self.clip)
+        return Along(u, answers / self.queries)

@@ -10,12 +10,11 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 
-from sottovoce import queries
 from sottovoce.methods.base import require_choice, require_learning_rate, require_positive
-from sottovoce.objective import directions as draws
-from sottovoce.objective.directions import Key
+from sottovoce.objective.directions import Key, Kind, draw
 from sottovoce.objective.module import ModuleObjective
 from sottovoce.privacy.errors import ConfigurationError
+from sottovoce.queries import slopes
 from sottovoce.update import Along, Dense, Estimate
 
 
@@ -74,7 +73,7 @@ class MeZO:
     lr: float
     smoothing: float = 1e-3
     queries: int = 1
-    directions: str = "gaussian"
+    directions: Kind = "gaussian"
 
     def __post_init__(self) -> None:
         require_learning_rate(self.lr)
@@ -85,6 +84,6 @@ class MeZO:
 
     def plain_step(self, records: Any, objective: ModuleObjective, key: Key) -> Estimate:
         """The mean combination of the batch's mean slopes."""
-        u = getattr(draws, self.directions)(objective.parameters.layout, count=self.queries, key=key)
-        slopes = queries.slopes(objective, u, self.smoothing)(records).mean(dim=0)
-        return Along(u, slopes.to("cpu", torch.float64) / self.queries)
+        u = draw(self.directions, objective.parameters.layout, count=self.queries, key=key)
+        answers = slopes(objective, u, self.smoothing)(records).mean(dim=0)
+        return Along(u, answers.to("cpu", torch.float64) / self.queries)

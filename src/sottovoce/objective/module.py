@@ -24,6 +24,7 @@ from sottovoce.objective.strategies import (
     Perturbation,
     Strategy,
     choose,
+    runs_compiled,
 )
 from sottovoce.objective.synthetic import variants
 from sottovoce.privacy.errors import ConfigurationError
@@ -166,6 +167,9 @@ class ModuleObjective:
         Decided on the public example and on noise, by making parameters NaN outside their modules' forwards.
         """
         if not isinstance(self._perturbation, LeanPerturbation):
+            return
+        if any(runs_compiled(part) for part in self.module.modules()):
+            self._fall_back("a compiled module may not call hooks")
             return
         outside: list[str] = []
         checked = False

@@ -37,6 +37,15 @@ def choose(strategy: Strategy, parameters: ParameterVector) -> Literal["fast", "
     return "fast" if copies <= FAST_BYTES else "lean"
 
 
+def runs_compiled(module: nn.Module) -> bool:
+    """Whether a compiled graph may run in place of the module's forward and hooks."""
+    return (
+        isinstance(module, torch.jit.ScriptModule)
+        or getattr(module, "_orig_mod", None) is not None
+        or getattr(module, "_compiled_call_impl", None) is not None
+    )
+
+
 class Perturbation(Protocol):
     """A way to stand at x + scale * u."""
 

@@ -28,8 +28,9 @@ from sottovoce.privacy.events import first_steps
 from sottovoce.privacy.ledger import Ledger, Reservation
 from sottovoce.privacy.noise import add_noise, grid_for
 from sottovoce.privacy.plan import Plan, Stage
-from sottovoce.privacy.records import Records, Tree
+from sottovoce.privacy.records import Records
 from sottovoce.privacy.sampling import Indices
+from sottovoce.privacy.trees import Tree
 from sottovoce.privacy.window import Window
 
 _LARGEST_LEASE = 256
@@ -168,7 +169,7 @@ class Curator:
             raise PlanViolation("a rehearsal comes before the first batch.")
         self._taken = []
         started = time.perf_counter()
-        step(Batch(self._rehearsed_release, self._rehearsed_running_sum))
+        step(Batch(self._rehearsed, self._rehearsed))
         seconds = time.perf_counter() - started
         if self._switches.fixed_entropy is None:  # about a second's work between two durable marks
             self.lease_block = max(1, min(_LARGEST_LEASE, int(1 / max(seconds, 1e-9))))
@@ -281,15 +282,12 @@ class Curator:
         if self._switches.expose_answers:
             self.exposed.append(torch.as_tensor(sums.copy()))
 
-    def _rehearsed_release(self, query: Query, bound: float, share: float) -> Tensor:
+    def _rehearsed(self, query: Query, bound: float, share: float | None = None) -> Tensor:
         _check_bound(bound)
-        self._take_share(self.plan.stages[0], share)
-        self._evaluator.probe(query)
-        return torch.zeros(query.width, dtype=torch.float64)
-
-    def _rehearsed_running_sum(self, query: Query, bound: float) -> Tensor:
-        _check_bound(bound)
-        if self.plan.stages[0].running_sum is None:
+        stage = self.plan.stages[0]
+        if share is not None:
+            self._take_share(stage, share)
+        elif stage.running_sum is None:
             raise PlanViolation("the plan has no running sum.")
         self._evaluator.probe(query)
         return torch.zeros(query.width, dtype=torch.float64)
@@ -314,10 +312,11 @@ def _check_bound(bound: float) -> None:
 
 
 def _check(records: Records, plan: Plan, budget: Budget, max_physical_batch: int) -> None:
-    if records.count > LARGEST_COUNT:
-        raise ConfigurationError(f"{records.count} records: at most 2^28 can be summed exactly.")
-    if max_physical_batch < 1:
-        raise ConfigurationError(f"max_physical_batch={max_physical_batch}: at least 1 is needed.")
+    if records.count > LARGEST_COUNT or max_physical_batch < 1:
+        raise ConfigurationError(
+            f"{records.count} records, max_physical_batch={max_physical_batch}: at most 2^28 records can be summed "
+            "exactly, and a physical batch holds at least one."
+        )
     for stage in plan.stages:
         stage.sampler.check(records.count)
         if budget.neighbours == "add-remove" and stage.sampler.event(1.0).sampling == "single-pass":

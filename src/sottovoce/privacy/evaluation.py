@@ -14,8 +14,9 @@ from torch import Tensor
 from sottovoce.privacy.clip import clipped_sum
 from sottovoce.privacy.errors import QueryError
 from sottovoce.privacy.plan import Plan
-from sottovoce.privacy.records import Records, Tree
+from sottovoce.privacy.records import Records
 from sottovoce.privacy.sampling import Indices
+from sottovoce.privacy.trees import Tree
 
 
 class Query(Protocol):
@@ -95,7 +96,7 @@ class Evaluator:
             return together, kept
         rows = torch.zeros(self._rows, query.width, dtype=torch.float64, device=self._device)
         for row in (int(index) for index in torch.nonzero(kept)[:, 0]):
-            alone = self._quietly(query, self._records.alone(records, row, self._rows, self._device))
+            alone = self._quietly(query, self._records.alone(records, row, self._device))
             if alone is None:
                 kept[row] = False
             else:

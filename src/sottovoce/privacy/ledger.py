@@ -14,8 +14,8 @@ The truth is an append-only journal in an SQLite file on a local disk. A data se
 record: do not edit the file, delete it, or put an old copy back.
 """
 
+# A reservation is the one caller of the ledger's methods that advance and settle a run:
 # pyright: reportPrivateUsage=false
-# A reservation is the one caller of the ledger's methods that advance and settle a run.
 
 from __future__ import annotations
 
@@ -35,39 +35,32 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from sottovoce.privacy import errors
+from sottovoce.privacy import errors, run_lock
 from sottovoce.privacy.accounting import epsilon, gaussian_mu, gaussian_mu_for
 from sottovoce.privacy.budget import Budget, Neighbours, Unit
 from sottovoce.privacy.events import Event, first_steps
-from sottovoce.privacy.run_lock import RunLock, is_free
 
 Grant = Literal["single", "unsubsampled"]
+Description = Mapping[str, Any]
 
 _APPLICATION = 0x53564C47  # "SVLG" marks the file as a Sottovoce ledger
 _FORMAT = 1
-_BUSY_SECONDS = 30.0
-
-# The triggers on INSERT are there because INSERT OR REPLACE deletes the old row without asking the other triggers.
+_REFUSE = "BEGIN SELECT RAISE(ABORT, 'entries stay as they are; a mark only grows, until its run is settled'); END;"
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_FORMAT};
 CREATE TABLE entries (number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, kind TEXT NOT NULL
-    CHECK (kind IN ('open', 'reserve', 'settle')), subject TEXT NOT NULL, payload TEXT NOT NULL, UNIQUE (kind, subject));
-CREATE TABLE marks (run_id TEXT PRIMARY KEY NOT NULL, steps INTEGER NOT NULL,
-    mark INTEGER NOT NULL CHECK (mark BETWEEN 0 AND steps));
-CREATE TRIGGER entries_stay BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER entries_keep BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER entries_last BEFORE INSERT ON entries WHEN EXISTS (SELECT 1 FROM entries WHERE number = NEW.number
-    OR kind = NEW.kind AND subject = NEW.subject) BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER marks_stay BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'a mark stays'); END;
-CREATE TRIGGER marks_last BEFORE INSERT ON marks WHEN EXISTS (SELECT 1 FROM marks WHERE run_id = NEW.run_id)
-    BEGIN SELECT RAISE(ABORT, 'a mark stays'); END;
-CREATE TRIGGER marks_grow BEFORE UPDATE ON marks WHEN NEW.mark < OLD.mark OR NEW.run_id <> OLD.run_id
-    OR NEW.steps <> OLD.steps OR EXISTS (SELECT 1 FROM entries WHERE kind = 'settle' AND subject = OLD.run_id)
-    BEGIN SELECT RAISE(ABORT, 'a mark only grows, until its run is settled'); END;
+    CHECK (kind IN ('open', 'reserve', 'settle')), subject TEXT NOT NULL, payload TEXT NOT NULL, UNIQUE(kind, subject));
+CREATE TABLE marks (run_id TEXT PRIMARY KEY NOT NULL, mark INTEGER NOT NULL);
+CREATE TRIGGER entries_delete BEFORE DELETE ON entries {_REFUSE}
+CREATE TRIGGER entries_update BEFORE UPDATE ON entries {_REFUSE}
+CREATE TRIGGER marks_delete BEFORE DELETE ON marks {_REFUSE}
+CREATE TRIGGER marks_update BEFORE UPDATE ON marks WHEN NEW.mark < OLD.mark OR NEW.run_id <> OLD.run_id
+    OR EXISTS (SELECT 1 FROM entries WHERE kind = 'settle' AND subject = OLD.run_id) {_REFUSE}
 """
-_SCHEMA_OF = "SELECT name, sql FROM sqlite_master ORDER BY name"
+_TABLES = "SELECT name, sql FROM sqlite_master ORDER BY name"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +84,7 @@ class RunRecord:
     unit: Unit
     events: tuple[Event, ...]
     steps_planned: int
-    description: Mapping[str, Any]
+    description: Description
     plan_epsilon: float | None
     mu: float
     mark: int
@@ -107,8 +100,7 @@ class DatasetRecord:
 
     Attributes:
         mu_limit: the Gaussian-DP parameter of (epsilon, delta); None, as mu_spent, under grant "single".
-        spent: the part of the budget that is gone: of mu_limit^2, or, under grant "single", 0 or 1.
-        closed: whether nothing can be reserved now.
+        spent: the part of the budget that is gone: of mu_limit^2, or, under grant "single", 0 or (closed) 1.
     """
 
     name: str
@@ -121,10 +113,9 @@ class DatasetRecord:
     mu_spent: float | None
     spent: float
     remaining: float
-    closed: bool
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Reservation:
     """A live claim of one run on its whole plan. Nothing may be released that it does not cover.
 
@@ -139,10 +130,14 @@ class Reservation:
     run_id: str
     steps: int
     _ledger: Ledger
-    _lock: RunLock | None
+    _lock_file: Path | None
+    _lock: int | None
     mark: int = 0
     _state: Literal["live", "lost", "settled"] = "live"
     _owner: int = field(default_factory=os.getpid)
+
+    def __post_init__(self) -> None:
+        _not_for_children.add(self)
 
     def covers(self, step: int) -> bool:
         """Whether this step may be released now. Reads no file."""
@@ -163,7 +158,7 @@ class Reservation:
             raise errors.LedgerConflict(f"run {self.run_id} is {self._state}; it can release nothing more.")
         if up_to > self.mark:
             self._state = "lost"  # unless all goes well
-            if self._lock and not self._lock.held():
+            if self._lock_file and run_lock.is_free(self._lock_file):
                 raise errors.LedgerConflict(f"the lock file of run {self.run_id} is gone; start a new run.")
             self._ledger._advance(self.run_id, self.mark, up_to)
             self._state, self.mark = "live", up_to
@@ -180,8 +175,16 @@ class Reservation:
             self._ledger._charge(self.run_id, steps_run)
             self._state = "settled"
         finally:  # if it could not be charged, it is now found dead, and charged up to its mark
-            if self._lock:
-                self._lock.release()
+            self._abandon()
+            _remove(self._lock_file)
+
+    def _abandon(self) -> None:
+        """Close the lock without unlocking it: a forked child must neither hold nor free its parent's."""
+        descriptor, self._lock = self._lock, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    __del__ = _abandon
 
 
 class Ledger:
@@ -198,7 +201,7 @@ class Ledger:
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "fullfsync=ON"):
             connection.execute(f"PRAGMA {pragma}")
         self._files = self._identity()
-        _in_this_process.add(self)
+        _not_for_children.add(self)
 
     @classmethod
     def in_memory(cls) -> Ledger:
@@ -225,8 +228,7 @@ class Ledger:
             _verify(place)
             return cls(_connect(place, "mode=rw"), place)
         except (OSError, sqlite3.Error) as error:
-            hint = "Set SOTTOVOCE_LEDGER to a path on a local disk that can be written to."
-            raise errors.ConfigurationError(f"no ledger can be kept at {place}: {error}. {hint}") from error
+            raise errors.ConfigurationError(f"no ledger at {place} (SOTTOVOCE_LEDGER sets it): {error}.") from error
 
     def close(self) -> None:
         """Close the file. Runs that were not settled cannot go on. Does nothing in a forked child."""
@@ -253,7 +255,7 @@ class Ledger:
         budget: Budget,
         events: Sequence[Event],
         dataset: str | None = None,
-        description: Mapping[str, Any] = {},
+        description: Description = MappingProxyType({}),
     ) -> Reservation:
         """Reserve a run's whole plan, durably, or refuse it. No data has been looked at when this is called.
 
@@ -273,47 +275,26 @@ class Ledger:
             epsilon(events, budget.delta, budget.neighbours)
         with self._transaction():
             costs = {"plan_epsilon": None, "mu": 0.0} if dataset is None else self._admit(dataset, budget, events)
-            # Taken before the row is there, so that a run is never seen without it.
-            lock = RunLock(_lock_path(self.path, run_id)) if self.path else None
             plan = {"steps_planned": steps, "events": [event.to_json() for event in events], **costs}
             entry = {"dataset": dataset, **asdict(budget), **plan, "description": dict(description)}
             self._append("reserve", run_id, entry)
-            self._connection.execute("INSERT INTO marks VALUES (?, ?, 0)", (run_id, steps))
-        return Reservation(run_id, steps, self, lock)
+            self._connection.execute("INSERT INTO marks VALUES (?, 0)", (run_id,))
+            # Locked before the run is committed, so that nobody ever sees it without its lock.
+            file = self._lock_file(run_id)
+            return Reservation(run_id, steps, self, file, run_lock.take(file) if file else None)
 
     def settle_dead(self) -> list[RunRecord]:
         """Charge every run whose process is gone, up to its mark. Safe beside live runs and other settlers."""
         charged = [run.run_id for run in self.runs() if run.state == "dead" and self._charge(run.run_id, None)]
-        with self._transaction():
-            runs = self._runs()
-            # Nobody reserves during a transaction, so a lock file without a run to be settled is a leftover.
-            for leftover in _lock_path(self.path, "").parent.glob("*.lock") if self.path else ():
-                if leftover.stem not in runs or runs[leftover.stem].ended:
-                    with contextlib.suppress(OSError):
-                        leftover.unlink()
-        return [runs[run_id] for run_id in charged]
+        return [run for run in self.runs() if run.run_id in charged]
 
     def runs(self, dataset: str | None = None) -> list[RunRecord]:
         """All runs, or those on one data set, oldest first."""
         with self._transaction():
-            return [run for run in self._runs().values() if dataset in (None, run.dataset)]
-
-    def datasets(self) -> list[DatasetRecord]:
-        """All data sets, in the order they were opened."""
-        with self._transaction():
-            opened = [(entry["subject"], entry["payload"]) for entry in self.entries() if entry["kind"] == "open"]
-            return [_dataset_record(name, terms, self.runs(name)) for name, terms in opened]
-
-    def entries(self) -> list[dict[str, Any]]:
-        """The journal, oldest first: number, time, kind, subject (a data set's name or a run's id), payload."""
-        with self._transaction():
-            rows = self._connection.execute("SELECT * FROM entries ORDER BY number").fetchall()
-        return [{**dict(row), "payload": json.loads(row["payload"])} for row in rows]
-
-    def _runs(self) -> dict[str, RunRecord]:
-        marks = {row["run_id"]: row["mark"] for row in self._connection.execute("SELECT * FROM marks").fetchall()}
+            marks = {row["run_id"]: row["mark"] for row in self._connection.execute("SELECT * FROM marks").fetchall()}
+            entries = self.entries()
         runs: dict[str, RunRecord] = {}
-        for entry in self.entries():
+        for entry in entries:
             run_id, time, fields = entry["subject"], entry["time"], entry["payload"]
             if entry["kind"] == "reserve":
                 fields["events"] = tuple(Event(**event) for event in fields["events"])
@@ -321,9 +302,28 @@ class Ledger:
             elif entry["kind"] == "settle":
                 runs[run_id] = replace(runs[run_id], state="settled", ended=time, **fields)
         for run_id, run in runs.items():
-            if not run.ended and self.path and is_free(_lock_path(self.path, run_id)):
+            file = self._lock_file(run_id)
+            if run.state == "live" and file and run_lock.is_free(file):
                 runs[run_id] = replace(run, state="dead")
-        return runs
+        return [run for run in runs.values() if dataset in (None, run.dataset)]
+
+    def datasets(self) -> list[DatasetRecord]:
+        """All data sets, in the order they were opened."""
+        records: list[DatasetRecord] = []
+        with self._transaction():
+            opened = {entry["subject"]: entry["payload"] for entry in self.entries() if entry["kind"] == "open"}
+            for name, terms in opened.items():
+                runs, limit = self.runs(name), terms["mu_limit"]
+                spent = float(_squares(runs) / Fraction(limit) ** 2 if limit else any(map(_holds, runs)))
+                mu = math.sqrt(_squares(runs)) if limit else None
+                records.append(DatasetRecord(name=name, **terms, mu_spent=mu, spent=spent, remaining=1 - spent))
+        return records
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The journal, oldest first: number, time, kind, subject (a data set's name or a run's id), payload."""
+        with self._transaction():
+            rows = self._connection.execute("SELECT * FROM entries ORDER BY number").fetchall()
+        return [{**dict(row), "payload": json.loads(row["payload"])} for row in rows]
 
     def _terms(self, name: str, budget: Budget, grant: Grant) -> dict[str, Any]:
         """The terms of a data set: those it was opened with, or else these, with which it is then opened."""
@@ -338,58 +338,51 @@ class Ledger:
     def _admit(self, name: str, budget: Budget, plan: Sequence[Event]) -> dict[str, float | None]:
         """What a run counts in the filter, and its plan's epsilon, or a refusal."""
         terms = self._terms(name, budget, "single")
-        if (budget.neighbours, budget.unit) != (terms["neighbours"], terms["unit"]):
-            raise errors.LedgerConflict(
-                f"data set {name!r} was opened for neighbours={terms['neighbours']!r}, unit {terms['unit']!r}, and all its "
-                f"runs must speak of the same; this one has neighbours={budget.neighbours!r}, unit {budget.unit!r}."
-            )
-        others = self.runs(name)
+        what, others = f"data set {name!r}", self.runs(name)
+        asked, owned = (budget.neighbours, budget.unit), (terms["neighbours"], terms["unit"])
+        if asked != owned:
+            raise errors.LedgerConflict(f"{what} protects {owned} in all its runs; this one asks for {asked}.")
         subsampled = any(event.sampling == "poisson" and event.rate < 1 for event in plan)
         settle = "An interrupted run awaits `sottovoce ledger settle`, which returns what it did not use."
         advice = settle if any(run.state == "dead" for run in others) else "Use another data set."
         if terms["grant"] == "single":
             if holder := next(filter(_holds, others), None):
                 why = "subsampled runs cannot share a data set yet" if subsampled else "it was granted to one run"
-                raise errors.BudgetExhausted(
-                    f"the budget of data set {name!r} is taken by run {holder.run_id} ({holder.state}, started "
-                    f"{holder.started}, {holder.mark} of {holder.steps_planned} steps), and {why}. {advice}"
-                )
-            if not (cost := epsilon(plan, terms["delta"], terms["neighbours"])) <= terms["epsilon"]:
-                raise errors.BudgetExhausted(
-                    f"the run costs epsilon = {cost:.6g} at delta = {terms['delta']:g}, and data set {name!r} has "
-                    f"{terms['epsilon']:g}. Use more noise or fewer steps."
-                )
+                by = f"{holder.run_id} ({holder.state}, started {holder.started}, {holder.mark} steps)"
+                raise errors.BudgetExhausted(f"the budget of {what} is taken by run {by}, and {why}. {advice}")
+            cost, limit = epsilon(plan, terms["delta"], terms["neighbours"]), terms["epsilon"]
+            if not cost <= limit:
+                costs = f"the run costs epsilon = {cost:.6g} at delta = {terms['delta']:g}"
+                raise errors.BudgetExhausted(f"{costs}; {what} has {limit:g}. Use more noise or fewer steps.")
             return {"plan_epsilon": cost, "mu": 0.0}
         if subsampled:
-            raise errors.LedgerConflict(
-                f"data set {name!r} is shared by unsubsampled runs, whose exact filter cannot count a Poisson-"
-                "subsampled one. Use full-batch or single-pass sampling, or another data set."
-            )
+            why = "is shared by unsubsampled runs, whose exact filter cannot count a Poisson-subsampled one"
+            raise errors.LedgerConflict(f"{what} {why}. Use full-batch or single-pass sampling.")
         mu, limit = _mu(plan, terms["neighbours"]), terms["mu_limit"]
         left = Fraction(limit) ** 2 - _squares(others)
         if mu > limit or Fraction(mu) ** 2 > left:
-            raise errors.BudgetExhausted(
-                f"the run needs mu = {mu:.6g}, and data set {name!r} has {math.sqrt(left):.6g} of {limit:.6g} left. "
-                f"{advice} Or use more noise or fewer steps."
-            )
+            costs = f"the run needs mu = {mu:.6g}, and {what} has {math.sqrt(left):.6g} of {limit:.6g} left"
+            raise errors.BudgetExhausted(f"{costs}. Use more noise or fewer steps. {advice}")
         return {"plan_epsilon": None, "mu": mu}
 
     def _advance(self, run_id: str, mark: int, up_to: int) -> None:
         with self._transaction():
             row = (up_to, run_id, mark)
             if self._connection.execute("UPDATE marks SET mark=? WHERE run_id=? AND mark=?", row).rowcount != 1:
-                raise errors.LedgerConflict(f"the ledger does not know run {run_id} at step {mark}.")
+                raise errors.LedgerConflict(f"the ledger at {self.path} does not know run {run_id} at step {mark}.")
         self._require_file()  # the commit went into the file that stands at the path
 
     def _charge(self, run_id: str, steps: int | None) -> bool:
         """Settle a run with ``steps`` charged (None: up to its mark); False if somebody has settled it."""
         with self._transaction():
-            run = self._runs()[run_id]
-            if run.ended is not None:
+            run = next(run for run in self.runs() if run.run_id == run_id)
+            if run.state == "settled":
                 return False
             charged = run.mark if steps is None else steps
             mu = min(run.mu, _mu(first_steps(run.events, charged), run.neighbours)) if run.mu else 0.0
             self._append("settle", run_id, {"steps_charged": charged, "mu": mu})
+        if steps is None:
+            _remove(self._lock_file(run_id))
         return True
 
     def _append(self, kind: str, subject: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -408,15 +401,14 @@ class Ledger:
                     return
                 self._require_file()
                 self._connection.execute("BEGIN IMMEDIATE")
-                try:
+                with self._connection:  # commits, or rolls back
                     yield
-                    self._connection.execute("COMMIT")
-                finally:
-                    if self._connection.in_transaction:
-                        self._connection.execute("ROLLBACK")
             except sqlite3.Error as error:
                 kind = errors.LedgerCorrupt if type(error) is sqlite3.DatabaseError else errors.LedgerConflict
                 raise kind(f"the ledger at {self.path} refuses: {error}. Nothing was recorded.") from error
+
+    def _lock_file(self, run_id: str) -> Path | None:
+        return self.path.with_name(f"{self.path.name}.runs") / f"{run_id}.lock" if self.path else None
 
     def _identity(self) -> list[tuple[int, int]]:
         """Which files stand at the ledger's path and at that of its log."""
@@ -429,18 +421,14 @@ class Ledger:
                 return
         raise errors.LedgerConflict(f"the ledger at {self.path} was deleted or replaced while in use; put it back.")
 
-
-_in_this_process: weakref.WeakSet[Ledger] = weakref.WeakSet()
-
-
-def _abandon_all() -> None:
-    """In a forked child: never close the parent's connections, not even at exit; SQLite forbids it."""
-    for ledger in list(_in_this_process):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(ledger._connection))
+    def _abandon(self) -> None:
+        """Never close the connection, not even at exit: SQLite forbids it in a forked child."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
 
+_not_for_children: weakref.WeakSet[Ledger | Reservation] = weakref.WeakSet()
 if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_abandon_all)
+    os.register_at_fork(after_in_child=lambda: [inherited._abandon() for inherited in list(_not_for_children)])
 
 
 def default_path() -> Path:
@@ -455,10 +443,6 @@ def default_path() -> Path:
     return folder / "sottovoce" / "ledger.db"
 
 
-def _lock_path(ledger: Path, run_id: str) -> Path:
-    return ledger.with_name(f"{ledger.name}.runs") / f"{run_id}.lock"
-
-
 def _holds(run: RunRecord) -> bool:
     """Whether a run has, or may yet have, released something."""
     return run.ended is None or bool(run.steps_charged)
@@ -468,28 +452,25 @@ def _squares(runs: Sequence[RunRecord]) -> Fraction:
     return sum((Fraction(run.mu) ** 2 for run in runs), Fraction(0))
 
 
-def _dataset_record(name: str, terms: Mapping[str, Any], runs: Sequence[RunRecord]) -> DatasetRecord:
-    squares, limit = _squares(runs), terms["mu_limit"]
-    spent = float(squares / Fraction(limit) ** 2) if limit else float(any(map(_holds, runs)))
-    mu_spent = math.sqrt(squares) if limit else None
-    return DatasetRecord(name=name, **terms, mu_spent=mu_spent, spent=spent, remaining=1 - spent, closed=spent >= 1)
-
-
 def _mu(events: Sequence[Event], neighbours: Neighbours) -> float:
     """The Gaussian-DP parameter: replacing a record moves an answer twice as far as zeroing it."""
     return gaussian_mu(events) * (2 if neighbours == "replace-one" else 1)
 
 
+def _remove(file: Path | None) -> None:
+    if file:
+        with contextlib.suppress(OSError):  # gone already, or, on Windows, open in a process that looks at it
+            file.unlink()
+
+
 def _require_process(owner: int) -> None:
     if os.getpid() != owner:
-        raise errors.LedgerConflict(
-            "a forked process has no part in its parent's ledger and runs; open the ledger anew."
-        )
+        raise errors.LedgerConflict("a forked process has no part in its parent's runs; open the ledger anew.")
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"{path.as_uri()}?{mode}"
-    return sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(uri, uri=True, timeout=30.0, isolation_level=None, check_same_thread=False)
 
 
 def _make(path: Path) -> None:
@@ -515,12 +496,9 @@ def _verify(path: Path) -> None:
     Everything is read through SQLite: closing another handle on the file would drop the locks that SQLite holds
     for this process (POSIX), and then another process could delete the log of a ledger that is in use.
     """
-    for last in (False, False, True):  # another process may open the ledger between the look at the log and the reading
-        problem = _problem(path)
-        if problem is None:
-            return
-        if last:
-            raise errors.LedgerCorrupt(f"{path}: {problem}. It was left untouched.")
+    # Thrice, as another process may open the ledger between our look at the log and our reading.
+    if problem := _problem(path) and _problem(path) and _problem(path):
+        raise errors.LedgerCorrupt(f"{path}: {problem}. It was left untouched.")
 
 
 def _problem(path: Path) -> str | None:
@@ -528,15 +506,14 @@ def _problem(path: Path) -> str | None:
     mode = "mode=ro" if Path(f"{path}-wal").exists() else "mode=ro&immutable=1"
     try:
         with contextlib.closing(_connect(path, mode)) as file, contextlib.closing(sqlite3.connect(":memory:")) as model:
-            if file.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-                return "this is not a Sottovoce ledger"
-            if (version := file.execute("PRAGMA user_version").fetchone()[0]) != _FORMAT:
-                return f"the ledger has format {version}; this release reads format {_FORMAT}"
-            if (health := file.execute("PRAGMA quick_check").fetchone()[0]) != "ok":
-                return f"the ledger is damaged: {health}"
             model.executescript(_SCHEMA)
-            if file.execute(_SCHEMA_OF).fetchall() != model.execute(_SCHEMA_OF).fetchall():
-                return "the ledger's tables were changed"
+            asked = [f"PRAGMA {pragma}" for pragma in ("application_id", "user_version", "quick_check")]
+            (application,), (version,), (health,) = (file.execute(question).fetchone() for question in asked)
+            if application != _APPLICATION:
+                return "this is not a Sottovoce ledger"
+            if version != _FORMAT:
+                return f"the ledger has format {version}; this release reads format {_FORMAT}"
+            same = file.execute(_TABLES).fetchall() == model.execute(_TABLES).fetchall()
+            return None if same and health == "ok" else f"the ledger is damaged ({health}) or its tables were changed"
     except sqlite3.DatabaseError as error:
         return f"this is not a sound ledger ({error})"
-    return None

@@ -1,4 +1,4 @@
-"""The privacy statement: what every result prints and saves."""
+"""The privacy statement: what every result prints and saves. Everything in it is public."""
 
 from __future__ import annotations
 
@@ -14,11 +14,21 @@ from sottovoce.privacy.curator import Curator
 
 SCHEMA = 1
 
+RELATIONS = {
+    "zero-out": "one record is replaced by one that contributes nothing; the number of records is public",
+    "add-remove": "one record is added or removed; rate, steps and divisor were given independently of the data",
+    "replace-one": "one record takes any other value; the number of records is public",
+}
 NOT_COVERED = (
     "time and memory: they can show how many micro-batches a batch filled",
-    "choices made by looking at the private records outside this run (hyper-parameters tuned on them, say)",
+    "choices made by looking at the private records outside this run, such as hyper-parameters tuned on them",
     "what the user's own code prints, stores or sends while it holds private records",
     "a loss that kills the process, device asserts",
+)
+EXACT = "exact: the ideal continuous Gaussian, rounded to the grid, from the operating system's entropy"
+APPROXIMATE = (
+    "direct releases exact; running sums approximate: a float64 combination of exact normals, rounded once, within "
+    "a relative {:.1e} of its standard deviation"
 )
 
 
@@ -33,91 +43,81 @@ class Statement:
     neighbours: str
     unit: str
     relation: str
-    sampler: tuple[dict[str, Any], ...]
+    sampler: tuple[dict[str, Any], ...] = ()
     steps_planned: int
     steps_run: int
-    noise_multiplier: float
-    grids: tuple[dict[str, float], ...]
-    noise: str
-    accountant: str
+    noise_multiplier: float = 0.0
+    grids: tuple[dict[str, float], ...] = ()
+    noise: str = "none"
+    accountant: str = "none"
     dataset: str
     public: tuple[str, ...]
-    assumed: tuple[str, ...]
-    not_covered: tuple[str, ...]
-    warnings: tuple[str, ...]
+    assumed: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = NOT_COVERED
+    warnings: tuple[str, ...] = ()
     schema: int = SCHEMA
 
     def to_json(self) -> str:
-        """The statement as JSON; numbers that are infinite or absent are null."""
-        values = {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in asdict(self).items()
-        }
-        return json.dumps(values, indent=2)
+        """The statement as JSON; an epsilon that does not exist is null."""
+        values = asdict(self)
+        finite = {key: None if value in (math.inf, -math.inf) else value for key, value in values.items()}
+        return json.dumps(finite, indent=2)
 
     def __str__(self) -> str:
-        lines = [*self._headline(), ""]
-        for title, entries in (
-            ("Public", self.public),
-            ("Assumed", self.assumed),
-            ("Not covered", self.not_covered),
-            ("Warnings", self.warnings),
-        ):
-            if entries:
-                lines.append(f"{title}:")
-                lines += [
-                    textwrap.fill(entry, 100, initial_indent="  - ", subsequent_indent="    ") for entry in entries
-                ]
+        rows = {
+            "guarantee": f"({self.epsilon:g}, {self.delta:g})-differential privacy, per {self.unit}",
+            "spent": f"epsilon {self.epsilon_spent:.4g} after {self.steps_run} of {self.steps_planned} steps",
+            "neighbours": f"{self.neighbours}: {self.relation}",
+            "sampler": "; ".join("{sampling}, rate {rate:.6g}, {steps} steps".format(**part) for part in self.sampler),
+            "noise": f"multiplier {self.noise_multiplier:.6g}, {self.noise}",
+            "grid": ", ".join("{grid:g} for clip {bound:g}".format(**part) for part in self.grids) or "none yet",
+            "accountant": self.accountant,
+            "data set": self.dataset,
+        }
+        lines = ["PRIVACY STATEMENT"] if self.private else ["NOT PRIVATE", *textwrap.wrap(self.relation, 100)]
+        for name, text in rows.items() if self.private else ():
+            lines.append(textwrap.fill(text, 100, initial_indent=f"  {name:<12}", subsequent_indent=" " * 14))
+        for title in ("public", "assumed", "not_covered", "warnings"):
+            entries: tuple[str, ...] = getattr(self, title)
+            lines += ["", title.replace("_", " ").capitalize() + ":"] if entries else []
+            lines += [textwrap.fill(e, 100, initial_indent="  - ", subsequent_indent="    ") for e in entries]
         return "\n".join(lines)
 
-    def _headline(self) -> list[str]:
-        if not self.private:
-            return ["NOT PRIVATE", *textwrap.wrap(self.relation, 100)]
-        rows = [
-            ("guarantee", f"({self.epsilon:g}, {self.delta:g})-differential privacy, per {self.unit}"),
-            ("spent", f"epsilon {self.epsilon_spent:.4g} after {self.steps_run} of {self.steps_planned} steps"),
-            ("neighbours", f"{self.neighbours}: {self.relation}"),
-            ("sampler", "; ".join(_describe(event) for event in self.sampler)),
-            ("noise", f"multiplier {self.noise_multiplier:.6g}, {self.noise}"),
-            ("grid", ", ".join(f"{g['grid']:g} for clip {g['bound']:g}" for g in self.grids) or "nothing released"),
-            ("accountant", self.accountant),
-            ("data set", self.dataset),
-        ]
-        lines = ["PRIVACY STATEMENT"]
-        for name, text in rows:
-            lines.append(textwrap.fill(text, 100, initial_indent=f"  {name:<12}", subsequent_indent=" " * 14))
-        return lines
 
-
-def state(
-    curator: Curator, *, public: Iterable[str] = (), assumed: Iterable[str] = (), warnings: Iterable[str] = ()
-) -> Statement:
-    """The statement of a run so far. Everything in it is public."""
-    budget = curator.budget
+def state(curator: Curator, *, public: Iterable[str] = (), assumed: Iterable[str] = ()) -> Statement:
+    """The statement of a run so far."""
+    budget, count, tested = curator.budget, curator.record_count, ", ".join(curator.switches)
     events = curator.plan.events(curator.noise_multiplier)
+    error = curator.plan.noise_error()
+    counts_public = budget.neighbours != "add-remove"
+    warnings: list[str] = []
+    if counts_public and budget.delta > 1 / count:
+        warnings.append(
+            f"delta {budget.delta:g} is above 1/records = {1 / count:.3g}: publishing a random record whole would "
+            "satisfy it. Take a tenth of 1/records or less."
+        )
     return Statement(
-        private=not curator.switches,
-        epsilon=math.inf if curator.switches else budget.epsilon,
+        private=not tested,
+        epsilon=math.inf if tested else budget.epsilon,
         epsilon_spent=curator.epsilon(),
         delta=budget.delta,
         neighbours=budget.neighbours,
         unit=budget.unit,
-        relation=_relation(curator),
+        relation=f"made under the testing switches {tested}" if tested else RELATIONS[budget.neighbours],
         sampler=tuple(event.to_json() for event in events),
         steps_planned=curator.plan.steps,
         steps_run=curator.steps_run,
         noise_multiplier=curator.noise_multiplier,
         grids=tuple({"bound": bound, "grid": grid} for bound, grid in sorted(curator.grids.items())),
-        noise=_noise(curator),
+        noise="NONE" if "no_noise" in tested else APPROXIMATE.format(error) if error else EXACT,
         accountant=accountant_name(events),
         dataset=(
-            f"{curator.dataset!r}, tracked in the ledger over runs"
+            f"{curator.dataset!r}, tracked over runs in the ledger"
             if curator.dataset
             else "not named: this run is accounted alone, not tracked across runs"
         ),
         public=(
-            "every record's shape and type",
-            *(() if budget.neighbours == "add-remove" else (f"the number of records, {curator.record_count}",)),
+            "every record's shape and type" + counts_public * f", and the number of records, {count}",
             "the plan (sampler, steps, clips), the initial model and every released answer",
             *public,
         ),
@@ -126,46 +126,5 @@ def state(
             "a row of a query depends on its own record alone",
             *assumed,
         ),
-        not_covered=NOT_COVERED,
-        warnings=(*_warnings(curator), *warnings),
+        warnings=tuple(warnings),
     )
-
-
-def _relation(curator: Curator) -> str:
-    if curator.switches:
-        return (
-            f"made under the testing switches {', '.join(curator.switches)}: nothing is guaranteed. Accounting "
-            "figures are those of the plan, not of what was done."
-        )
-    return {
-        "zero-out": "one record is replaced by one that contributes nothing; the number of records is public",
-        "add-remove": "one record is added or removed; rate, steps and divisor were given independently of the data",
-        "replace-one": "one record takes any other value; the number of records is public",
-    }[curator.budget.neighbours]
-
-
-def _noise(curator: Curator) -> str:
-    if "no_noise" in curator.switches:
-        return "NONE (testing switch)"
-    if curator.plan.exact:
-        return "exact: the ideal continuous Gaussian rounded to the grid, from the operating system's entropy"
-    return (
-        "approximate: running sums use a float64 combination of exact normals, rounded once (square-root Toeplitz); "
-        "direct releases are exact"
-    )
-
-
-def _warnings(curator: Curator) -> Iterable[str]:
-    if curator.budget.neighbours != "add-remove" and curator.budget.delta > 1 / curator.record_count:
-        yield (
-            f"delta {curator.budget.delta:g} is above 1/records = {1 / curator.record_count:.3g}: a mechanism that "
-            "publishes a random record whole would satisfy it. Take a tenth of 1/records or less."
-        )
-
-
-def _describe(event: dict[str, Any]) -> str:
-    if event["sampling"] == "poisson":
-        return f"Poisson, rate {event['rate']:.6g}, {event['steps']} steps"
-    if event["sampling"] == "single-pass":
-        return f"single pass over disjoint blocks, {event['steps']} steps, each record at most once"
-    return f"full batch, {event['steps']} steps"

@@ -1,5 +1,7 @@
 """Small models of every kind that parameters can be held in."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -88,8 +90,13 @@ def convolutional() -> nn.Module:
         nn.Conv2d(4, 4, 3),
         nn.Flatten(),
         nn.Linear(4 * 4 * 4, 3),
-    ).to(memory_format=torch.channels_last)
-    next(model.children()).requires_grad_(False)
+    )
+    for layer in model:
+        if isinstance(layer, nn.Conv2d):
+            layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
+    # Not the first layer: on the CPU, torch crashes in the backward pass of a channels-last GroupNorm whose input
+    # needs no gradient.
+    model[3].requires_grad_(False)
     return model
 
 
@@ -98,7 +105,7 @@ def cross_entropy(model, batch) -> Tensor:
     return F.cross_entropy(model(inputs).float(), targets, reduction="none")
 
 
-def example_for(kind: str):
+def example_for(kind: str) -> tuple[Any, Any]:
     """A model and one public record."""
     torch.manual_seed(1)
     target = torch.tensor(2)
@@ -118,3 +125,20 @@ def example_for(kind: str):
 
 
 KINDS = ("tied", "lstm", "weight norm", "lists", "attention", "convolution")
+
+
+def bits(tensor: Tensor) -> Tensor:
+    kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tensor.detach().contiguous().view(kinds[tensor.element_size()])
+
+
+def snapshot(module: nn.Module) -> dict[str, tuple[nn.Parameter, int, Tensor]]:
+    return {name: (p, p.data_ptr(), bits(p).clone()) for name, p in module.named_parameters()}
+
+
+def assert_untouched(module: nn.Module, before: dict) -> None:
+    for name, p in module.named_parameters():
+        parameter, address, values = before[name]
+        assert p is parameter, name
+        assert p.data_ptr() == address, name
+        assert torch.equal(bits(p), values), name

@@ -1,0 +1,228 @@
+"""From a checked configuration to what `fit` takes: data, model, loss and metrics, built in or the user's own."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sottovoce.cli_binding import bind, convert, nearest
+from sottovoce.config import Config, Named, model_keys
+from sottovoce.losses import LOSSES, METRICS
+from sottovoce.objective.loss import Loss
+from sottovoce.privacy.errors import ConfigurationError, SottovoceError
+from sottovoce.privacy.records import Records, Tree, leaves_of, map_leaves
+from sottovoce.tasks import data, models
+
+_PARTS = ("private", "validate", "example", "shape", "classes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Everything that a run needs, and the configuration with what was still open filled in.
+
+    Attributes:
+        records: the number of private records.
+        validate: data that the caller declares public, on the CPU; None if there is none.
+    """
+
+    config: Config
+    model: nn.Module
+    loss: Loss
+    private: Any
+    records: int
+    validate: Tree | None
+    example: Tree | None
+    metrics: Mapping[str, Loss]
+
+
+def build(config: Config) -> Task:
+    """Make what the configuration names. Nothing is spent here.
+
+    The current directory is searched first for ``package.module``, as for a script that lies there.
+
+    Raises:
+        ConfigurationError: something cannot be imported, does not take its options, or gives something unusable.
+    """
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    loss = LOSSES[config.loss] if config.loss in LOSSES else find("[loss] name", config.loss)
+    metrics = {name: _metric(name, loss) for name in config.metrics}
+    parts, data_options = _data(config.data)
+    records = Records(parts["private"], parts.get("example"))
+    shape = parts.get("shape") or _shape_of(records.example)
+    model, model_options = _model(config, shape, parts.get("classes"))
+    validate = parts.get("validate")
+    return Task(
+        config=config.resolved(
+            data=Named(name=config.data.name, options=data_options),
+            model=Named(name=config.model.name, options=model_options),
+        ),
+        model=model,
+        loss=loss,
+        private=parts["private"],
+        records=records.count,
+        validate=None if validate is None else map_leaves(torch.as_tensor, validate),
+        example=parts.get("example"),
+        metrics=metrics,
+    )
+
+
+def find(where: str, name: str) -> Callable[..., Any]:
+    """The function or class ``package.module:name``.
+
+    Raises:
+        ConfigurationError: the module is not there, fails when it is imported, or has nothing of this name.
+    """
+    module_name, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
+        raise ConfigurationError(f"{where} = {name!r}: 'package.module:name' is needed, such as 'my_data:load'.")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise ConfigurationError(f"{where}: {module_name} needs {error.name}, which is not installed.") from None
+        raise ConfigurationError(
+            f"{where}: there is no module {error.name!r}, neither in {Path.cwd()} nor among the installed packages."
+        ) from None
+    except Exception as error:
+        raise ConfigurationError(f"{where}: importing {module_name!r} failed: {_account(error)}.") from None
+    found: Any = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+            raise ConfigurationError(f"{where}: {module_name} has no {attribute!r}: {nearest(attribute, known)}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise ConfigurationError(f"{where}: {name} is a {type(found).__name__}; a function or a class is needed.")
+    return found
+
+
+def _call(where: str, factory: Callable[..., Any], options: Mapping[str, Any], *, tell: bool) -> Any:
+    """Call the user's code. Its message is repeated only if it cannot speak of private records."""
+    try:
+        return factory(**options)
+    except SottovoceError:
+        raise
+    except Exception as error:
+        account = _account(error) if tell else (
+            f"{_account(error, tell=False)} (its message is withheld, since it may quote a private record; call the "
+            "function in Python to see it)"
+        )  # fmt: skip
+        raise ConfigurationError(f"{where} failed: {account}.") from None
+
+
+def _account(error: Exception, *, tell: bool = True) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{place}{f': {error}' if tell else ''}"
+
+
+def _metric(name: str, loss: Loss) -> Loss:
+    if name == "loss":
+        return loss
+    return METRICS.get(name) or LOSSES.get(name) or find("[loss] metrics", name)
+
+
+def _data(named: Named) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parts of the data, and its options with defaults."""
+    options = dict(named.options)
+    if not named.is_factory:
+        loaded = data.load(named.name)
+        train = loaded.as_tensors("train", limit=options.get("limit"), normalise=options["normalise"])
+        test = loaded.as_tensors("test", normalise=options["normalise"])
+        return {"private": train, "validate": test, "shape": loaded.shape, "classes": loaded.classes}, options
+    factory = find("[data] name", named.name)
+    told = {key: options.pop(key) for key in ("records",) if key not in inspect.signature(factory).parameters} if (
+        "records" in options
+    ) else {}  # fmt: skip
+    options = bind("[data]", options, factory)
+    parts = _parts(f"[data] {named.name}", _call(f"[data] {named.name}", factory, options, tell=False))
+    return parts, {key: value for key, value in (options | told).items()}
+
+
+def _parts(where: str, made: Any) -> dict[str, Any]:
+    """What a data factory gave, by name."""
+    if isinstance(made, tuple):
+        if not 1 <= len(made) <= len(_PARTS):
+            raise ConfigurationError(f"{where} gave a tuple of {len(made)}: ({', '.join(_PARTS)}) is needed.")
+        made = dict(zip(_PARTS, made, strict=False))
+        if made.get("validate") is not None and _form(made["validate"]) != _form(made["private"]):
+            raise ConfigurationError(
+                f"{where} gave a tuple whose first two parts differ in form: they are taken as the private records and "
+                "the PUBLIC validation data. For anything else give a dict with the keys " + ", ".join(_PARTS) + "."
+            )
+    if not isinstance(made, Mapping):
+        raise ConfigurationError(
+            f"{where} gave a {type(made).__name__}: a dict with the keys {', '.join(_PARTS)} is needed, of which only "
+            "private must be there."
+        )
+    for key in made:
+        if key not in _PARTS:
+            raise ConfigurationError(f"{where} gave the key {key!r}, which is not known: {nearest(str(key), _PARTS)}")
+    if made.get("private") is None:
+        raise ConfigurationError(f"{where} gave no 'private': the records to be protected are needed.")
+    if _shares_a_leaf(made["private"], made.get("validate")):
+        raise ConfigurationError(
+            f"{where} gave the same array as 'private' and as 'validate', which is declared PUBLIC and measured "
+            "exactly: set public records aside for validation, or leave 'validate' out."
+        )
+    return {key: value for key, value in made.items() if value is not None}
+
+
+def _leaves(tree: Any) -> list[Any]:
+    return [] if tree is None or hasattr(tree, "__getitems__") else leaves_of(tree)
+
+
+def _shares_a_leaf(one: Any, other: Any) -> bool:
+    return any(mine is theirs for mine in _leaves(one) for theirs in _leaves(other))
+
+
+def _form(tree: Any) -> Any:
+    """The structure of a tree, with what each record looks like at its leaves."""
+    return repr(map_leaves(lambda leaf: (tuple(getattr(leaf, "shape", ()))[1:], str(getattr(leaf, "dtype", ""))), tree))
+
+
+def _shape_of(example: Tree) -> tuple[int, ...]:
+    """The shape of the first part of a record, which is public."""
+    shape = tuple(leaves_of(example)[0].shape)
+    return (1,) * (3 - len(shape)) + shape
+
+
+def _model(config: Config, shape: Any, classes: Any) -> tuple[nn.Module, dict[str, Any]]:
+    named, where = config.model, f"[model] {config.model.name}"
+    options = dict(named.options)
+    seed = options.get("seed", config.run.seed)
+    if named.is_factory:
+        factory = find("[model] name", named.name)
+        takes = inspect.signature(factory).parameters
+        options = bind("[model]", options, factory, *(() if "seed" in takes else (_seed,)))
+        arguments = {key: value for key, value in options.items() if key != "seed" or "seed" in takes}
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            model = _call(where, factory, arguments, tell=True)
+        if not isinstance(model, nn.Module):
+            raise ConfigurationError(f"{where} gave a {type(model).__name__}: a torch.nn.Module is needed.")
+        return model, options | {"seed": seed}
+    shape = options.get("shape", shape)
+    classes = options.get("classes", classes)
+    if classes is None:
+        raise ConfigurationError(
+            f"{where} needs the number of outputs, which is never read off private labels: add classes = 10, say, to "
+            "[model], or return 'classes' from the data factory."
+        )
+    shape = convert("[model] shape", list(shape), list[int])
+    options |= {"shape": shape, "classes": convert("[model] classes", classes, int), "seed": seed}
+    return models.build(named.name, **(options | {"shape": tuple(shape)})), options
+
+
+def _seed(*, seed: int | None = None) -> None:
+    """The key of ``[model]`` for any model: where the random initialisation starts."""

@@ -1,0 +1,123 @@
+"""What every command does alike: errors and warnings in one line each, exit codes, one JSON document."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sys
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sottovoce.objective.strategies import ObjectiveWarning
+from sottovoce.privacy.errors import (
+    BudgetExhausted,
+    ConfigurationError,
+    DataError,
+    LedgerConflict,
+    LedgerCorrupt,
+    PrivacyWarning,
+    QueryError,
+    SottovoceError,
+)
+
+FAILURE, USAGE, BUDGET, LEDGER, INTERRUPTED = 1, 2, 3, 4, 130
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+
+
+@dataclass
+class Output:
+    """What a command prints: text as it goes, or one document at its end."""
+
+    as_json: bool
+    document: object = None
+
+    def text(self, text: str) -> None:
+        """Print text, unless JSON is wanted."""
+        if not self.as_json:
+            typer.echo(text)
+
+
+@contextlib.contextmanager
+def command(*, as_json: bool) -> Generator[Output]:
+    """The body of a command: what it raises becomes one line on standard error and an exit code.
+
+    With ``as_json``, whatever the body prints goes to standard error, and the document alone to standard output.
+    """
+    output = Output(as_json)
+    try:
+        with _warnings_in_one_line(), contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
+            yield output
+    except SottovoceError as error:
+        typer.echo(f"error: {one_line(str(error))}", err=True)
+        raise typer.Exit(exit_code(error)) from None
+    except KeyboardInterrupt:
+        typer.echo("interrupted: the steps that were run are charged, the rest of the run is not.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        typer.echo(to_json(output.document))
+
+
+def exit_code(error: SottovoceError) -> int:
+    """2: what was given is wrong, and nothing was spent; 3: the budget is not enough; 4: the ledger; 1: the rest."""
+    if isinstance(error, BudgetExhausted):
+        return BUDGET
+    if isinstance(error, LedgerConflict | LedgerCorrupt):
+        return LEDGER
+    return USAGE if isinstance(error, ConfigurationError | DataError | QueryError) else FAILURE
+
+
+def to_json(document: object) -> str:
+    """JSON as the standard defines it: numbers that are infinite or undefined are null."""
+    return json.dumps(_plain(document), indent=2, allow_nan=False)
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks."""
+    return " ".join(text.split())
+
+
+def rows(pairs: Mapping[str, str]) -> str:
+    """Names and values, one to a line."""
+    width = max(map(len, pairs), default=0) + 2
+    return "\n".join(f"  {name:<{width}}{value}" for name, value in pairs.items())
+
+
+def _plain(value: object) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value
+
+
+@contextlib.contextmanager
+def _warnings_in_one_line() -> Generator[None]:
+    """The library's own warnings are always shown, each once; others as Python is set to show them."""
+    shown: set[str] = set()
+    with warnings.catch_warnings():
+        for category in (PrivacyWarning, ObjectiveWarning):
+            warnings.simplefilter("always", category)
+        otherwise = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if not issubclass(category, PrivacyWarning | ObjectiveWarning):
+                otherwise(message, category, *place, **more)
+            elif (text := one_line(str(message))) not in shown:
+                shown.add(text)
+                typer.echo(f"{'privacy ' * issubclass(category, PrivacyWarning)}warning: {text}", err=True)
+
+        warnings.showwarning = show
+        yield

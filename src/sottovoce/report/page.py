@@ -1,0 +1,327 @@
+"""The page: one HTML file that needs no script, no network and no other file, and the numbers beside it."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from sottovoce.report import explain, figures, words
+from sottovoce.report.details import Rows, setting_rows, statement_rows
+from sottovoce.report.entries import Entry, ordered
+
+SCHEMA = 1
+COLUMNS = (
+    "name", "private", "epsilon", "epsilon_spent", "delta", "neighbours", "accuracy", "seconds", "peak_memory_mb",
+    "steps", "note",
+)  # fmt: skip
+CAPTIONS = {
+    "step": "What a step is worth: accuracy on the public test set after so many training steps.",
+    "seconds": "What a second is worth: the same runs against the time they took, evaluation left out.",
+}
+
+
+def write(entries: Sequence[Entry], folder: Path, *, title: str, intro: str, facts: Mapping[str, str]) -> Path:
+    """Write ``report.html``, ``entries.json`` and ``comparison.csv`` into a folder, which is made if need be.
+
+    What is written depends on the arguments alone: no clock, no host name. Text is shown as it is given; none of it
+    is taken for markup.
+
+    Args:
+        entries: the runs, each under a name of its own.
+        folder: where to; earlier files of these names are replaced.
+        title: what was compared.
+        intro: a paragraph below the headline.
+        facts: the data, the model, the machine, the command to repeat it with. Data that is public and only treated
+            as private must be called so here.
+
+    Returns:
+        The path of the page.
+    """
+    entries = ordered(entries)
+    page = _page(entries, title=title, intro=intro, facts=facts)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "entries.json").write_text(_json(entries, title, intro, facts), encoding="utf-8")
+    _write_csv(entries, folder / "comparison.csv")
+    path = folder / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _page(entries: Sequence[Entry], *, title: str, intro: str, facts: Mapping[str, str]) -> str:
+    finding, *more = words.findings(entries)
+    style = (files("sottovoce.report") / "style.css").read_text(encoding="utf-8")
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(title)}</title>
+<style>
+{style}{_palette()}</style>
+</head>
+<body>
+<main>
+<header>
+<p class="title">{escape(title)}</p>
+<h1>{escape(finding)}</h1>
+{_paragraphs(more, "more")}{_paragraphs([intro] if intro.strip() else [], "intro")}</header>
+{_curves(entries)}
+{_comparison(entries)}
+<section aria-labelledby="statements">
+<h2 id="statements">What each run guarantees</h2>
+{"".join(_details(entry) for entry in entries)}</section>
+{_reading(entries)}
+{_facts(facts)}
+<footer><p>The same numbers, for programs: <a href="comparison.csv">comparison.csv</a> and
+<a href="entries.json">entries.json</a>, beside this page.</p></footer>
+</main>
+</body>
+</html>
+"""
+
+
+def _paragraphs(texts: Iterable[str], kind: str = "") -> str:
+    attribute = f' class="{kind}"' if kind else ""
+    joined = " ".join(texts) if kind == "more" else None
+    shown = [joined] if joined else [] if kind == "more" else list(texts)
+    return "".join(f"<p{attribute}>{escape(text)}</p>\n" for text in shown)
+
+
+def _curves(entries: Sequence[Entry]) -> str:
+    pictures = [_figure(entries, across) for across in figures.AXES if figures.drawable(entries, across)]
+    if not pictures:
+        return '<p class="absent">No learning curves: the runs were not evaluated while they trained.</p>'
+    some = {entry.private for entry in figures.drawable(entries, "step") or entries}
+    key = " Dashed, grey, hollow marks: NOT PRIVATE." if False in some else ""
+    key = ("Solid, coloured: private." if True in some else "") + key
+    return f"""<section aria-label="Learning curves">
+<div class="figures">
+{"".join(pictures)}</div>
+<p class="key">{key.strip()} Dotted lines only lead from the end of a run to its name.</p>
+</section>"""
+
+
+def _figure(entries: Sequence[Entry], across: str) -> str:
+    light, dark = (_data_uri(figures.draw(entries, across, theme)) for theme in (figures.LIGHT, figures.DARK))
+    return f"""<figure>
+<picture>
+<source media="screen and (prefers-color-scheme: dark)" srcset="{dark}">
+<img src="{light}" width="{figures.WIDTH}" height="{figures.HEIGHT}" alt="{escape(figures.describe(entries, across))}">
+</picture>
+<figcaption>{escape(CAPTIONS[across])}</figcaption>
+</figure>
+"""
+
+
+def _data_uri(picture: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}"
+
+
+def _comparison(entries: Sequence[Entry]) -> str:
+    # The roles repeat what the elements mean, because on narrow screens the style makes blocks of them.
+    heads = "".join(
+        f'<th role="columnheader" scope="col"{kind}>{text}</th>'
+        for text, kind in (
+            ("Run", ""),
+            ("Privacy", ""),
+            ("Accuracy", ' class="number"'),
+            ("Training time", ' class="number"'),
+            ("Peak memory", ' class="number"'),
+        )
+    )
+    look = figures.styles(entries)
+    most = {
+        "seconds": _largest(entry.seconds for entry in entries),
+        "memory": _largest(entry.peak_memory for entry in entries),
+    }
+    rows = "".join(_row(entry, look[entry.name], most) for entry in entries)
+    warning = (
+        '<p class="caution"><strong>NOT PRIVATE</strong> marks runs that read the records without protection. They '
+        "are references for comparison, nothing else.</p>\n"
+        if not all(entry.private for entry in entries)
+        else ""
+    )
+    return f"""<section aria-labelledby="runs">
+<h2 id="runs">The runs</h2>
+<table role="table">
+<thead role="rowgroup"><tr role="row">{heads}</tr></thead>
+<tbody role="rowgroup">
+{rows}</tbody>
+</table>
+{warning}</section>"""
+
+
+def _row(entry: Entry, style: figures.Style, most: Mapping[str, float]) -> str:
+    statement = entry.statement
+    if entry.private:
+        privacy = (
+            f'<strong class="spent">epsilon&nbsp;{words.spent(entry)} spent</strong> '
+            f"<small>of {words.at_most(statement.epsilon)}, delta&nbsp;{words.at_most(statement.delta)}, "
+            f"{escape(statement.neighbours)}</small>"
+        )
+    else:
+        privacy = f'<strong class="mark">NOT PRIVATE</strong> <small>{words.NO_GUARANTEE}</small>'
+    bars = (
+        ("Accuracy", words.percent(entry.accuracy), entry.accuracy),
+        ("Training time", _seconds(entry.seconds), entry.seconds / most["seconds"]),
+        ("Peak memory", words.megabytes(entry.peak_memory), entry.peak_memory / most["memory"]),
+    )
+    cells = "".join(
+        f'<td role="cell" class="number" data-label="{label}">{text}{_bar(share, style)}</td>\n'
+        for label, text, share in bars
+    )
+    return f"""<tr role="row" class="{"private" if entry.private else "reference"}">
+<th role="rowheader" scope="row">{_key(style)}<span class="name">{escape(entry.name)}</span> \
+<small>{escape(entry.note)}</small></th>
+<td role="cell" data-label="Privacy">{privacy}</td>
+{cells}</tr>
+"""
+
+
+def _key(style: figures.Style) -> str:
+    """The line of the run as in the figures."""
+    dashes = f' stroke-dasharray="{" ".join(str(2 * dash) for dash in style.dashes)}"' if style.dashes else ""
+    return (
+        f'<svg class="key {_colour_class(style)}" width="30" height="10" viewBox="0 0 30 10" aria-hidden="true">'
+        f'<path d="M1 5H29" stroke-width="2.5"{dashes}/></svg>'
+    )
+
+
+def _bar(share: float, style: figures.Style) -> str:
+    width = round(100 * min(1.0, max(0.0, share)), 1) if math.isfinite(share) else 0
+    return f'<span class="bar {_colour_class(style)}" aria-hidden="true"><i style="width:{width}%"></i></span>'
+
+
+def _colour_class(style: figures.Style) -> str:
+    return f"c{style.number % len(figures.LIGHT_COLOURS)}" if style.private else "plain"
+
+
+def _palette() -> str:
+    """The colours of the figures, for the keys and bars of the table."""
+
+    def rules(theme: figures.Theme) -> str:
+        colours = {f"c{number}": colour for number, colour in enumerate(theme.colours)} | {"plain": theme.reference}
+        return "".join(f".{name}{{--run:{colour}}}\n" for name, colour in colours.items())
+
+    return f"{rules(figures.LIGHT)}@media screen and (prefers-color-scheme: dark){{\n{rules(figures.DARK)}}}\n"
+
+
+def _largest(values: Iterable[float]) -> float:
+    return max((value for value in values if math.isfinite(value) and value > 0), default=1.0)
+
+
+def _seconds(value: float) -> str:
+    return f"{words.number(value)}{words.SPACE}s" if math.isfinite(value) else words.ABSENT
+
+
+def _details(entry: Entry) -> str:
+    statement = entry.statement
+    if entry.private:
+        summary = f"epsilon&nbsp;{words.spent(entry)} of {words.at_most(statement.epsilon)} spent"
+        mark = ' <strong class="warned">with warnings</strong>' if statement.warnings else ""
+    else:
+        summary, mark = '<strong class="mark">NOT PRIVATE</strong>', ""
+    settings = setting_rows(entry.settings)
+    made_with = f"<h3>Made with</h3>\n{_rows(settings, 'settings')}" if settings else ""
+    return f"""<details>
+<summary><span class="name">{escape(entry.name)}</span> <span class="sum">{summary}{mark}</span></summary>
+<h3>Privacy statement</h3>
+{_rows(statement_rows(entry))}{made_with}</details>
+"""
+
+
+def _rows(rows: Rows, kind: str = "") -> str:
+    attribute = f' class="{kind}"' if kind else ""
+    return f"<dl{attribute}>\n" + "".join(_name_and_texts(name, texts) for name, texts in rows) + "</dl>\n"
+
+
+def _name_and_texts(name: str, texts: Sequence[str]) -> str:
+    kind = ' class="warning"' if name == "warnings" else ""
+    if len(texts) == 1:
+        shown = escape(texts[0])
+    else:
+        shown = "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
+    return f"<div{kind}><dt>{escape(name)}</dt><dd>{shown}</dd></div>\n"
+
+
+def _reading(entries: Sequence[Entry]) -> str:
+    parts = "".join(
+        f"<div><h3>{escape(heading)}</h3>\n{_paragraphs(texts)}</div>\n" for heading, texts in explain.sections(entries)
+    )
+    points = explain.not_covered(entries)
+    limits = "".join(f"<li>{escape(point)}</li>\n" for point in points)
+    missing = f"<div><h3>What is not covered</h3>\n<ul>\n{limits}</ul></div>\n" if points else ""
+    return f"""<section aria-labelledby="reading">
+<h2 id="reading">How to read this</h2>
+<div class="reading">
+{parts}{missing}</div>
+</section>"""
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    if not facts:
+        return ""
+    rows = "".join(
+        f"<div><dt>{escape(str(name))}</dt><dd>{_fact(str(name), str(text))}</dd></div>\n"
+        for name, text in facts.items()
+    )
+    return f"""<section aria-labelledby="facts">
+<h2 id="facts">How this was made</h2>
+<dl class="facts">
+{rows}</dl>
+</section>"""
+
+
+def _fact(name: str, text: str) -> str:
+    is_command = name.casefold().startswith(("command", "reproduce", "to repeat", "repeat"))
+    return f"<code>{escape(text)}</code>" if is_command else escape(text)
+
+
+def _json(entries: Sequence[Entry], title: str, intro: str, facts: Mapping[str, str]) -> str:
+    values = {
+        "schema": SCHEMA,
+        "title": title,
+        "headline": words.headline(entries),
+        "intro": intro,
+        "facts": dict(facts),
+        "entries": [{**asdict(entry), "private": entry.private} for entry in entries],
+    }
+    return json.dumps(_plain(values), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: numbers that are infinite or absent become null, unknown objects their text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def _write_csv(entries: Sequence[Entry], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for entry in entries:
+            statement = entry.statement
+            bound = (statement.epsilon, statement.epsilon_spent, statement.delta) if entry.private else (math.inf,) * 3
+            numbers = [
+                value if math.isfinite(value) else ""
+                for value in (*bound, entry.accuracy, entry.seconds, entry.peak_memory)
+            ]
+            kind = statement.neighbours if entry.private else ""
+            writer.writerow(
+                [entry.name, entry.private, *numbers[:3], kind, *numbers[3:], statement.steps_run, entry.note]
+            )

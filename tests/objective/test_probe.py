@@ -1,0 +1,196 @@
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from objective_models import KINDS, ReadsItsChild, assert_untouched, cross_entropy, example_for, snapshot
+from torch import nn
+
+from sottovoce.objective.module import ModuleObjective
+from sottovoce.objective.probe import probe
+from sottovoce.objective.strategies import ObjectiveWarning
+from sottovoce.privacy.errors import ConfigurationError, QueryError
+
+EXAMPLE = (torch.zeros(6), torch.tensor(0))
+
+
+@pytest.mark.parametrize("strategy", ["fast", "lean"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sound_models_pass_and_nothing_is_left_behind(kind, strategy):
+    model, example = example_for(kind)
+    model.train()
+    before, state = snapshot(model), torch.get_rng_state()
+    objective = ModuleObjective(model, cross_entropy, strategy=strategy, example=example)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = probe(objective, example, 16, gradients=True)
+    assert_untouched(model, before)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(part.training for part in model.modules())
+    assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
+    assert report.strategy == strategy
+    assert report.batch_size == 16
+    assert not report.random
+    assert report.seconds_per_evaluation > 0
+    assert report.gradient_engine == "vmap"
+    assert {"zeros", "ones", "noise"} <= set(report.companies)
+    assert ("NaN" in report.companies) == (kind != "tied")
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 16])
+def test_a_mean_is_refused_at_every_batch_size(batch_size):
+    def mean(model, batch):
+        return F.cross_entropy(model(batch[0]), batch[1]).reshape(1)
+
+    with pytest.raises(QueryError, match="reduction='none'"):
+        probe(ModuleObjective(nn.Linear(6, 3), mean), EXAMPLE, batch_size)
+
+
+def test_an_error_in_the_loss_shows_with_its_own_traceback():
+    def broken(model, batch):
+        return model(batch[0][:, :5]).sum(1)
+
+    with pytest.raises(QueryError, match=r"RuntimeError on the public example.*\[16, 6\]") as caught:
+        probe(ModuleObjective(nn.Linear(6, 3), broken), EXAMPLE, 16)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert any(entry.name == "broken" for entry in caught.traceback) or caught.value.__cause__.__traceback__
+
+
+class Normalises(nn.Module):
+    """Subtracts the batch's mean, in a module that no list of types knows."""
+
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+class Network(nn.Module):
+    def __init__(self, middle: nn.Module) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 4)
+        self.body = nn.Sequential(nn.ReLU(), middle, nn.Tanh())
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(self.body(self.first(x)))
+
+
+def test_a_module_that_mixes_records_is_named():
+    torch.manual_seed(0)
+    objective = ModuleObjective(Network(Normalises()), cross_entropy)
+    with pytest.raises(QueryError, match=r"first module whose output changed is 'body\.1' \(Normalises\)"):
+        probe(objective, EXAMPLE, 16)
+
+
+def test_mixing_that_only_nan_reveals_is_found():
+    """Company of finite values leaves the rows alone; one NaN reaches all."""
+
+    class Fragile(nn.Module):
+        def forward(self, x):
+            return x + 0 * x.sum()
+
+    objective = ModuleObjective(Network(Fragile()), cross_entropy)
+    with pytest.raises(QueryError, match="among NaN"):
+        probe(objective, EXAMPLE, 16)
+
+
+def test_a_loss_that_mixes_records_is_named_as_such():
+    def contrastive(model, batch):
+        outputs = model(batch[0])
+        return F.cross_entropy(outputs @ outputs.T, torch.arange(len(outputs)), reduction="none")
+
+    with pytest.raises(QueryError, match="in the loss function itself"):
+        probe(ModuleObjective(Network(nn.Identity()), contrastive), (torch.randn(6), EXAMPLE[1]), 16)
+
+
+@pytest.mark.parametrize("how", ["no running statistics", "kept in training mode"])
+def test_batch_normalisation_with_batch_statistics_is_refused_by_type(how):
+    if how == "no running statistics":
+        middle = nn.BatchNorm1d(4, track_running_stats=False)
+    else:
+
+        class Stubborn(nn.BatchNorm1d):
+            def train(self, mode=True):
+                return super().train(True)
+
+        middle = Stubborn(4)
+    with pytest.raises(QueryError, match=r"'body\.1'.*statistics of the batch.*GroupNorm"):
+        probe(ModuleObjective(Network(middle), cross_entropy), EXAMPLE, 16)
+
+
+@pytest.mark.parametrize("middle", [nn.BatchNorm1d(4), nn.GroupNorm(2, 4), nn.Dropout(0.5), nn.LayerNorm(4)])
+def test_layers_that_are_harmless_in_evaluation_mode_pass(middle):
+    report = probe(ModuleObjective(Network(middle), cross_entropy), EXAMPLE, 16)
+    assert not report.random
+
+
+def test_a_buffer_that_collects_records_is_refused():
+    class Remembers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("last", torch.zeros(4))
+
+        def forward(self, x):
+            self.last = x[0].detach().clone()
+            return x
+
+    with pytest.raises(QueryError, match=r"changed 'body\.1\.last'"):
+        probe(ModuleObjective(Network(Remembers()), cross_entropy), EXAMPLE, 16)
+
+
+def test_a_loss_that_trains_the_model_is_refused():
+    def trains(model, batch):
+        with torch.no_grad():
+            model.weight.add_(0.0)
+        return cross_entropy(model, batch)
+
+    with pytest.raises(QueryError, match="changed 'weight'"):
+        probe(ModuleObjective(nn.Linear(6, 3), trains), EXAMPLE, 16)
+
+
+def test_a_random_loss_is_reported_not_refused():
+    class Always(nn.Dropout):
+        def train(self, mode=True):
+            return super().train(True)
+
+    with pytest.warns(ObjectiveWarning, match=r"random.*dropout is active in body\.1"):
+        report = probe(ModuleObjective(Network(Always()), cross_entropy), EXAMPLE, 64)
+    assert report.random
+    assert "noise" in report.companies
+
+
+def test_a_loss_that_ignores_the_model_is_noticed():
+    other = nn.Linear(6, 3)
+
+    def forgets(model, batch):
+        return cross_entropy(other, batch)
+
+    with pytest.warns(ObjectiveWarning, match="does it use the model"):
+        probe(ModuleObjective(nn.Linear(6, 3), forgets), EXAMPLE, 16)
+
+
+def test_lean_falls_back_with_a_warning():
+    objective = ModuleObjective(ReadsItsChild(), cross_entropy, strategy="lean", example=EXAMPLE)
+    with pytest.warns(ObjectiveWarning, match=r"child\.weight"):
+        report = probe(objective, EXAMPLE, 16)
+    assert report.strategy == objective.strategy == "fast"
+
+
+def test_row_position_rounding_is_measured_not_assumed():
+    def by_position(model, batch):
+        return cross_entropy(model, batch) + 1e-9 * torch.arange(len(batch[1]), dtype=torch.float64)
+
+    assert probe(ModuleObjective(nn.Linear(6, 3), by_position), EXAMPLE, 16).row_position_rounding
+    assert not probe(ModuleObjective(nn.Linear(6, 3), cross_entropy), EXAMPLE, 1).row_position_rounding
+
+
+def test_dictionaries_and_many_leaves_pass():
+    def loss(model, batch):
+        return model(batch["x"]["left"] + batch["x"]["right"]).square().sum(1) * batch["weight"]
+
+    example = {"x": {"left": torch.randn(6), "right": torch.randn(6)}, "weight": torch.tensor(2.0)}
+    assert probe(ModuleObjective(nn.Linear(6, 3), loss), example, 16).companies
+
+
+def test_an_impossible_batch_size_is_refused():
+    with pytest.raises(ConfigurationError, match="at least 1"):
+        probe(ModuleObjective(nn.Linear(6, 3), cross_entropy), EXAMPLE, 0)
