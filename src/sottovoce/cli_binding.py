@@ -139,6 +139,14 @@ def _kind(value: Any) -> str:
     )
 
 
+def parameters_of(target: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters by name; functions written in C may not tell them, and are taken to accept any key."""
+    try:
+        return inspect.signature(target).parameters
+    except ValueError:
+        return {"options": inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)}
+
+
 def _parameters(
     targets: tuple[Callable[..., Any], ...],
 ) -> tuple[dict[str, inspect.Parameter], dict[str, Any], bool]:
@@ -147,7 +155,7 @@ def _parameters(
     hints: dict[str, Any] = {}
     open_ended = False
     for target in targets:
-        parameters = inspect.signature(target).parameters
+        parameters = parameters_of(target)
         with contextlib.suppress(Exception):  # annotations that only a type checker can resolve stay unknown
             hints |= get_type_hints(target.__init__ if inspect.isclass(target) else target)
         open_ended |= any(each.kind is each.VAR_KEYWORD for each in parameters.values())

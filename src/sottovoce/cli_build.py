@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import TensorDataset
 
-from sottovoce.cli_binding import bind, convert, nearest
-from sottovoce.config import Config, Named, model_keys
+from sottovoce.cli_binding import bind, convert, nearest, parameters_of
+from sottovoce.config import Config, Named, data_keys
+from sottovoce.inputs import as_records
 from sottovoce.losses import LOSSES, METRICS
+from sottovoce.objective.evaluation import evaluating
 from sottovoce.objective.loss import Loss
 from sottovoce.privacy.errors import ConfigurationError, SottovoceError
-from sottovoce.privacy.records import Records, Tree, leaves_of, map_leaves
+from sottovoce.privacy.trees import Tree, leaves_of, map_leaves
 from sottovoce.tasks import data, models
 
 _PARTS = ("private", "validate", "example", "shape", "classes")
@@ -57,10 +60,13 @@ def build(config: Config) -> Task:
     loss = LOSSES[config.loss] if config.loss in LOSSES else find("[loss] name", config.loss)
     metrics = {name: _metric(name, loss) for name in config.metrics}
     parts, data_options = _data(config.data)
-    records = Records(parts["private"], parts.get("example"))
+    records = as_records(parts["private"], parts.get("example"))
     shape = parts.get("shape") or _shape_of(records.example)
     model, model_options = _model(config, shape, parts.get("classes"))
-    validate = parts.get("validate")
+    validate = None
+    if "validate" in parts:
+        validate = _in_memory(parts["validate"])
+        _try_metrics(metrics, model, validate)
     return Task(
         config=config.resolved(
             data=Named(name=config.data.name, options=data_options),
@@ -70,14 +76,19 @@ def build(config: Config) -> Task:
         loss=loss,
         private=parts["private"],
         records=records.count,
-        validate=None if validate is None else map_leaves(torch.as_tensor, validate),
+        validate=validate,
         example=parts.get("example"),
         metrics=metrics,
     )
 
 
-def find(where: str, name: str) -> Callable[..., Any]:
+def find(where: str, name: str, *, tell: bool = True) -> Callable[..., Any]:
     """The function or class ``package.module:name``.
+
+    Args:
+        where: what the messages call the place of the name.
+        name: the module and the name in it.
+        tell: whether the message of whatever is raised may be repeated, as it cannot speak of private records.
 
     Raises:
         ConfigurationError: the module is not there, fails when it is imported, or has nothing of this name.
@@ -94,7 +105,7 @@ def find(where: str, name: str) -> Callable[..., Any]:
             f"{where}: there is no module {error.name!r}, neither in {Path.cwd()} nor among the installed packages."
         ) from None
     except Exception as error:
-        raise ConfigurationError(f"{where}: importing {module_name!r} failed: {_account(error)}.") from None
+        raise ConfigurationError(f"{where}: importing {module_name!r} failed: {_account(error, tell=tell)}.") from None
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -113,17 +124,16 @@ def _call(where: str, factory: Callable[..., Any], options: Mapping[str, Any], *
     except SottovoceError:
         raise
     except Exception as error:
-        account = _account(error) if tell else (
-            f"{_account(error, tell=False)} (its message is withheld, since it may quote a private record; call the "
-            "function in Python to see it)"
-        )  # fmt: skip
-        raise ConfigurationError(f"{where} failed: {account}.") from None
+        raise ConfigurationError(f"{where} failed: {_account(error, tell=tell)}.") from None
 
 
-def _account(error: Exception, *, tell: bool = True) -> str:
+def _account(error: Exception, *, tell: bool) -> str:
+    """What happened where; with the message, unless that may quote a private record."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}{place}{f': {error}' if tell else ''}"
+    told = tell or isinstance(error, ImportError | SyntaxError | NameError | AttributeError)
+    message = f": {error}" if told else " (the message is withheld, as it may quote a record; call it in Python)"
+    return f"{type(error).__name__}{place}{message}"
 
 
 def _metric(name: str, loss: Loss) -> Loss:
@@ -140,13 +150,12 @@ def _data(named: Named) -> tuple[dict[str, Any], dict[str, Any]]:
         train = loaded.as_tensors("train", limit=options.get("limit"), normalise=options["normalise"])
         test = loaded.as_tensors("test", normalise=options["normalise"])
         return {"private": train, "validate": test, "shape": loaded.shape, "classes": loaded.classes}, options
-    factory = find("[data] name", named.name)
-    told = {key: options.pop(key) for key in ("records",) if key not in inspect.signature(factory).parameters} if (
-        "records" in options
-    ) else {}  # fmt: skip
-    options = bind("[data]", options, factory)
-    parts = _parts(f"[data] {named.name}", _call(f"[data] {named.name}", factory, options, tell=False))
-    return parts, {key: value for key, value in (options | told).items()}
+    where = f"[data] {named.name}"
+    factory = find("[data] name", named.name, tell=False)
+    takes = "records" in parameters_of(factory)
+    options = bind("[data]", options, factory, *(() if takes else (data_keys,)))
+    arguments = {key: value for key, value in options.items() if key != "records" or takes}
+    return _parts(where, _call(where, factory, arguments, tell=False)), options
 
 
 def _parts(where: str, made: Any) -> dict[str, Any]:
@@ -178,12 +187,31 @@ def _parts(where: str, made: Any) -> dict[str, Any]:
     return {key: value for key, value in made.items() if value is not None}
 
 
-def _leaves(tree: Any) -> list[Any]:
-    return [] if tree is None or hasattr(tree, "__getitems__") else leaves_of(tree)
-
-
 def _shares_a_leaf(one: Any, other: Any) -> bool:
-    return any(mine is theirs for mine in _leaves(one) for theirs in _leaves(other))
+    return other is not None and any(mine is theirs for mine in leaves_of(one) for theirs in leaves_of(other))
+
+
+def _in_memory(validate: Any) -> Tree:
+    """The public validation data as tensors."""
+    try:
+        return map_leaves(torch.as_tensor, validate.tensors if isinstance(validate, TensorDataset) else validate)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigurationError(
+            f"'validate' cannot be held in memory as tensors ({error}): give arrays, or tuples and dicts of them."
+        ) from None
+
+
+def _try_metrics(metrics: Mapping[str, Loss], model: nn.Module, validate: Tree) -> None:
+    """A metric that cannot be computed is found before the first step, not at the first evaluation.
+
+    The loss is left to the checks of the session, which say more about it.
+    """
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    with evaluating(model), torch.no_grad():
+        for name, metric in metrics.items():
+            if name != "loss":
+                few = map_leaves(lambda leaf: leaf[:2].to(device), validate)
+                _call(f"[loss] the metric {name!r}", partial(metric, model, few), {}, tell=True)
 
 
 def _form(tree: Any) -> Any:
@@ -203,7 +231,7 @@ def _model(config: Config, shape: Any, classes: Any) -> tuple[nn.Module, dict[st
     seed = options.get("seed", config.run.seed)
     if named.is_factory:
         factory = find("[model] name", named.name)
-        takes = inspect.signature(factory).parameters
+        takes = parameters_of(factory)
         options = bind("[model]", options, factory, *(() if "seed" in takes else (_seed,)))
         arguments = {key: value for key, value in options.items() if key != "seed" or "seed" in takes}
         with torch.random.fork_rng(devices=[]):
@@ -212,16 +240,17 @@ def _model(config: Config, shape: Any, classes: Any) -> tuple[nn.Module, dict[st
         if not isinstance(model, nn.Module):
             raise ConfigurationError(f"{where} gave a {type(model).__name__}: a torch.nn.Module is needed.")
         return model, options | {"seed": seed}
-    shape = options.get("shape", shape)
-    classes = options.get("classes", classes)
+    shape, classes = options.pop("shape", shape), options.pop("classes", classes)
     if classes is None:
         raise ConfigurationError(
             f"{where} needs the number of outputs, which is never read off private labels: add classes = 10, say, to "
             "[model], or return 'classes' from the data factory."
         )
-    shape = convert("[model] shape", list(shape), list[int])
-    options |= {"shape": shape, "classes": convert("[model] classes", classes, int), "seed": seed}
-    return models.build(named.name, **(options | {"shape": tuple(shape)})), options
+    sizes = convert("[model] shape", list(shape), list[int])
+    classes = convert("[model] classes", classes, int)
+    options["seed"] = seed
+    model = models.build(named.name, shape=tuple(sizes), classes=classes, **options)
+    return model, {"shape": sizes, "classes": classes, **options}
 
 
 def _seed(*, seed: int | None = None) -> None:

@@ -24,9 +24,7 @@ from sottovoce.tasks import data, models
 from sottovoce.update import Update
 
 TABLES = ("data", "model", "loss", "method", "budget", "run")
-METHODS: Mapping[str, Callable[..., Method | PlainMethod]] = {
-    method.__name__: method for method in (DPZero, DPSGD, SGD, MeZO)
-}
+METHODS: Mapping[str, Callable[..., Any]] = {method.__name__: method for method in (DPZero, DPSGD, SGD, MeZO)}
 _CLASSIFYING = ("cross-entropy", "logistic", "hinge", "zero-one")
 
 
@@ -153,8 +151,8 @@ def parse(document: Mapping[str, Any]) -> Config:
     method = _method(tables["method"])
     loss, metrics = _loss(tables["loss"])
     return Config(
-        data=_named("data", tables["data"], data.names(), lambda _: (_built_in_data, _data_keys)),
-        model=_named("model", tables["model"], models.names(), lambda name: (_builder(name), model_keys)),
+        data=_named("data", tables["data"], data.names(), lambda _: (_built_in_data, data_keys)),
+        model=_named("model", tables["model"], models.names(), lambda name: (_builder(name), _model_keys)),
         loss=loss,
         metrics=metrics,
         method=method,
@@ -241,11 +239,11 @@ def _built_in_data(*, limit: int | None = None, normalise: bool = True) -> None:
     """The options of built-in data: the first so many records only; shift and scale by published constants."""
 
 
-def _data_keys(*, records: int | None = None) -> None:
+def data_keys(*, records: int | None = None) -> None:
     """The keys of ``[data]`` for any data."""
 
 
-def model_keys(*, shape: list[int] | None = None, classes: int | None = None, seed: int | None = None) -> None:
+def _model_keys(*, shape: list[int] | None = None, classes: int | None = None, seed: int | None = None) -> None:
     """The keys of ``[model]`` for any built-in model; by default shape and classes are those of the data."""
 
 
@@ -299,12 +297,11 @@ def _run(given: Mapping[str, Any], method: Method | PlainMethod) -> Run:
     run = Run(**_bind("run", options | nested, Run))
     if run.dataset is not None and not method.private:
         raise ConfigurationError(
-            f"[run] dataset = {run.dataset!r} with {type(method).__name__}, a reference WITHOUT PRIVACY: what it does to "
-            "a data set cannot be entered in the ledger. Remove the key, or take DPZero or DPSGD."
+            f"[run] dataset = {run.dataset!r} with {type(method).__name__}, a reference WITHOUT PRIVACY: what it does "
+            "to a data set cannot be entered in the ledger. Remove the key, or take DPZero or DPSGD."
         )
     return run
 
 
 def _fields(thing: Any) -> dict[str, Any]:
     return {each.name: getattr(thing, each.name) for each in dataclasses.fields(thing)}
-

@@ -15,7 +15,7 @@ import pytest
 
 from sottovoce.privacy.accounting import gaussian_mu, gaussian_mu_for
 from sottovoce.privacy.budget import Budget
-from sottovoce.privacy.errors import BudgetExhausted, LedgerConflict
+from sottovoce.privacy.errors import BudgetExhausted, LedgerConflict, LedgerCorrupt
 from sottovoce.privacy.events import Event, first_steps
 from sottovoce.privacy.ledger import Ledger
 
@@ -67,6 +67,7 @@ def release(folder, run):
                 assert run.covers(step)
                 os.write(descriptor, b".")
                 yield step
+            time.sleep(0.002)  # a worker does something between leases
     finally:
         os.close(descriptor)
 
@@ -111,7 +112,7 @@ def test_fifty_kills_at_random_instants(tmp_path):
     runs = ledger.runs()
     dead = {entry["subject"] for entry in ledger.entries() if entry["kind"] == "settle"}
     assert dead == {run.run_id for run in runs}, "every run is settled, once"
-    interrupted = 0; print("RUNS", len(runs))
+    interrupted = 0
     for run in runs:
         file = folder / run.run_id
         released = file.stat().st_size if file.exists() else 0
@@ -319,18 +320,12 @@ def test_a_damaged_file_with_a_log_is_left_untouched_too(tmp_path):
 
     joined(fork(killed))
     content = bytearray(path.read_bytes())
-    content[8192:] = os.urandom(len(content) - 8192)
+    content[100:4096] = os.urandom(3996)  # the schema; the log has newer copies of all other pages
     path.write_bytes(content)
     before = {name: (tmp_path / name).read_bytes() for name in ("ledger.db", "ledger.db-wal")}
-    refused = False
-    try:
-        with closing(Ledger.open(path)) as ledger:  # the log may hold newer copies of all damaged pages
-            assert ledger.runs()[0].mark == 7
-    except Exception as error:
-        refused = True
-        assert "untouched" in str(error)
-        assert {name: (tmp_path / name).read_bytes() for name in before} == before
-    assert refused
+    with pytest.raises(LedgerCorrupt, match="untouched"):
+        Ledger.open(path)
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
 
 def test_a_killed_ledger_opens_with_what_was_committed(tmp_path):

@@ -246,7 +246,10 @@ def test_unsubsampled_runs_share_to_the_last_bit_and_no_further(any_ledger):
 
 def test_one_run_may_take_the_whole_budget_that_it_was_calibrated_to(any_ledger):
     for index, relation in enumerate(("zero-out", "add-remove", "replace-one")):
-        for events_of in (lambda z: full_batch(z, 37), lambda z: [Event(sampling="single-pass", noise_multiplier=z, steps=9)]):
+        for events_of in (
+            lambda z: full_batch(z, 37),
+            lambda z: [Event(sampling="single-pass", noise_multiplier=z, steps=9)],
+        ):
             name, budget = f"{index}-{len(any_ledger.datasets())}", Budget(epsilon=0.7, delta=1e-6, neighbours=relation)
             any_ledger.open_dataset(name, budget, "unsubsampled")
             noise = calibrate(events_of, budget)
@@ -280,7 +283,9 @@ def test_steps_that_were_not_run_are_refunded(any_ledger):
     any_ledger.open_dataset("clinic", BUDGET, "unsubsampled")
     plan = mu_of(MU, steps=100)
     for steps_run in (25, 75):
-        run = any_ledger.reserve(budget=BUDGET, events=plan if steps_run == 25 else first_steps(plan, 75), dataset="clinic")
+        run = any_ledger.reserve(
+            budget=BUDGET, events=plan if steps_run == 25 else first_steps(plan, 75), dataset="clinic"
+        )
         run.lease(steps_run)
         run.settle(steps_run)
         assert any_ledger.runs()[-1].mu == gaussian_mu(first_steps(plan, steps_run))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from sottovoce.objective.directions import Key
 from sottovoce.objective.module import ModuleObjective
@@ -18,10 +18,7 @@ from sottovoce.update import Estimate
 class Method(Protocol):
     """A private method. It holds no state: that lives in the session."""
 
-    @property
-    def private(self) -> bool:
-        """True."""
-        ...
+    private: ClassVar[bool]
 
     @property
     def lr(self) -> float:

@@ -22,10 +22,7 @@ from sottovoce.update import Along, Dense, Estimate
 class PlainMethod(Protocol):
     """A method without privacy: its step sees the records themselves."""
 
-    @property
-    def private(self) -> bool:
-        """False."""
-        ...
+    private: ClassVar[bool]
 
     @property
     def lr(self) -> float:

@@ -48,10 +48,6 @@ def not_covered(entries: Sequence[Entry]) -> list[str]:
     """What no guarantee on the page speaks of: the statements' own points, then those of a comparison."""
     private = [entry for entry in entries if entry.private]
     points = list(dict.fromkeys(point for entry in private for point in entry.statement.not_covered))
-    if private:
-        points.append(
-            "settings that were chosen by trying them on the same records: each such trial would have to be accounted"
-        )
     if len(private) > 1:
         points.append(_together(private))
     if len(private) < len(entries):
@@ -90,7 +86,7 @@ def _protected(private: Sequence[Entry]) -> list[str]:
     used = sorted({entry.statement.neighbours for entry in private}) or ["zero-out"]
     return [
         *(_NEIGHBOURS.get(name, f"Neighbours: {name}.") for name in used),
-        "The unit is one record. A person who owns several records is protected less: the bound grows with their number.",
+        "The unit is one record. Who owns several records is protected less: the bound grows with their number.",
     ]
 
 

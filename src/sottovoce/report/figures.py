@@ -23,7 +23,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from sottovoce.report import words
 from sottovoce.report.entries import Entry
 
-WIDTH, HEIGHT = 520, 340
+WIDTH, HEIGHT = 450, 350
 """In CSS pixels; the picture holds twice as many each way, for dense screens and print."""
 DENSITY = 2
 FONT = "DejaVu Sans"  # comes with Matplotlib: the same picture on every machine
@@ -119,7 +119,7 @@ def draw(entries: Sequence[Entry], across: str, theme: Theme) -> bytes:
     labels = [_label(figure, entry, look[entry.name], theme) for entry in shown]
     renderer = canvas.get_renderer()
     widest = max(text.get_window_extent(renderer).width for pair in labels for text in pair) / (WIDTH * DENSITY)
-    axes = figure.add_axes((0.095, 0.15, max(0.35, 0.905 - 0.05 - widest), 0.75), facecolor=theme.surface)
+    axes = figure.add_axes((0.1, 0.15, max(0.35, 0.84 - widest), 0.77), facecolor=theme.surface)
     _frame(axes, shown, across, theme)
     for entry in shown:
         style = look[entry.name]
@@ -131,7 +131,9 @@ def draw(entries: Sequence[Entry], across: str, theme: Theme) -> bytes:
         line.set_zorder(4 if style.private else 3)
         axes.add_line(line)
         line.set_clip_on(False)
-    _place(axes, shown, labels, across, look, theme)
+    lasts = [(xs[-1], ys[-1]) for xs, ys in (entry.curve(across) for entry in shown)]
+    ends = [(float(x), float(y)) for x, y in axes.transData.transform(lasts)]
+    _place(axes, [look[entry.name] for entry in shown], ends, labels, theme)
     picture = io.BytesIO()
     canvas.print_png(picture, metadata={"Software": None})
     return picture.getvalue()
@@ -145,16 +147,17 @@ def _text(figure: Figure, text: str, font: FontProperties, colour: str) -> Text:
     # A name is shown as it is: "$" would start a formula, and a bad formula raises.
     made = Text(0, 0, text, fontproperties=font, color=colour, parse_math=False, usetex=False, va="center", ha="left")
     made.set_path_effects([withStroke(linewidth=3, foreground=figure.get_facecolor())])
-    return figure.add_artist(made)
+    figure.add_artist(made)
+    return made
 
 
 def _label(figure: Figure, entry: Entry, style: Style, theme: Theme) -> tuple[Text, Text]:
     """The name of the run, and its last value."""
     name = entry.name if len(entry.name) <= 24 else f"{entry.name[:23]}…"
     last = words.percent(entry.curve("step")[1][-1] if entry.curve("step")[1] else entry.accuracy)
-    value = last if entry.private else f"{last} · not private"
+    value = last if entry.private else f"{last}, not private"
     colour = style.colour(theme)
-    return _text(figure, name, _font(8.2, "bold"), colour), _text(figure, value, _font(7.0), colour)
+    return _text(figure, name, _font(8.8, "bold"), colour), _text(figure, value, _font(7.6), colour)
 
 
 def _frame(axes: Axes, shown: Sequence[Entry], across: str, theme: Theme) -> None:
@@ -167,7 +170,7 @@ def _frame(axes: Axes, shown: Sequence[Entry], across: str, theme: Theme) -> Non
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if max(xs) > 100 * min(xs) else (1.0, 2.0, 5.0)))
     else:
         axes.set_xlim(0 if min(xs) >= 0 else min(xs), max(xs) if max(xs) > 0 else 1)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     low, high, ticks = _percents(min(ys), max(ys))
@@ -185,10 +188,10 @@ def _frame(axes: Axes, shown: Sequence[Entry], across: str, theme: Theme) -> Non
     axes.tick_params(axis="y", length=0, pad=5)
     axes.tick_params(axis="x", length=3, width=0.8, color=theme.muted, pad=4)
     for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
-        label.set(fontproperties=_font(7.4), color=theme.muted, usetex=False)
+        label.set(fontproperties=_font(8.0), color=theme.muted, usetex=False)
     suffix = " (logarithmic)" if axes.get_xscale() == "log" else ""
     axes.set_xlabel(
-        AXES[across] + suffix, fontproperties=_font(7.8), color=theme.muted, loc="right", labelpad=5, usetex=False
+        AXES[across] + suffix, fontproperties=_font(8.2), color=theme.muted, loc="right", labelpad=5, usetex=False
     )
 
 
@@ -206,36 +209,33 @@ def _percents(lowest: float, highest: float) -> tuple[float, float, list[float]]
 
 def _place(
     axes: Axes,
-    shown: Sequence[Entry],
+    look: Sequence[Style],
+    ends: Sequence[tuple[float, float]],
     labels: Sequence[tuple[Text, Text]],
-    across: str,
-    look: dict[str, Style],
     theme: Theme,
 ) -> None:
     """Each label stands right of the axes at the height of its line's end, moved apart where they would meet."""
     figure = axes.get_figure()
     assert isinstance(figure, Figure)
     box = axes.get_window_extent()
-    scale = figure.dpi / 100
-    ends = [axes.transData.transform((xs[-1], ys[-1])) for xs, ys in (entry.curve(across) for entry in shown)]
-    heights = spread([end[1] for end in ends], gap=29 * scale, low=box.y0 - 6 * scale, high=box.y1 + 14 * scale)
-    for entry, end, height, (name, value) in zip(shown, ends, heights, labels, strict=True):
-        colour = look[entry.name].colour(theme)
-        start = box.x1 + 17 * scale
+    start = box.x1 + 18 * DENSITY
+    heights = spread([end[1] for end in ends], gap=34 * DENSITY, low=box.y0 - 4 * DENSITY, high=box.y1 + 8 * DENSITY)
+    for style, end, height, (name, value) in zip(look, ends, heights, labels, strict=True):
+        colour = style.colour(theme)
         leader = Line2D(
-            [end[0], box.x1 + 3 * scale, start - 4 * scale],
+            [end[0], box.x1 + 3 * DENSITY, start - 5 * DENSITY],
             [end[1], end[1], height],
             color=colour, linewidth=0.8, linestyle=(0, (1, 2)), alpha=0.75, transform=None, clip_on=False, zorder=2,
         )  # fmt: skip
         dot = Line2D(
-            [end[0]], [end[1]], color=colour, marker=look[entry.name].marker, markersize=5.5, clip_on=False, zorder=6,
-            markerfacecolor=colour if entry.private else theme.surface, markeredgecolor=colour, transform=None,
+            [end[0]], [end[1]], color=colour, marker=style.marker, markersize=5.5, clip_on=False, zorder=6,
+            markerfacecolor=colour if style.private else theme.surface, markeredgecolor=colour, transform=None,
         )  # fmt: skip
-        for artist in (leader, dot):
-            figure.add_artist(artist)
-        for text, shift in ((name, 6.5), (value, -7.5)):
+        figure.add_artist(leader)
+        figure.add_artist(dot)
+        for text, shift in ((name, 7), (value, -7)):
             text.set_transform(None)
-            text.set_position((start, height + shift * scale))
+            text.set_position((start, height + shift * DENSITY))
             text.set_zorder(7)
 
 

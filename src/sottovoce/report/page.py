@@ -315,13 +315,24 @@ def _write_csv(entries: Sequence[Entry], path: Path) -> None:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for entry in entries:
-            statement = entry.statement
-            bound = (statement.epsilon, statement.epsilon_spent, statement.delta) if entry.private else (math.inf,) * 3
-            numbers = [
-                value if math.isfinite(value) else ""
-                for value in (*bound, entry.accuracy, entry.seconds, entry.peak_memory)
-            ]
-            kind = statement.neighbours if entry.private else ""
+            bound, stated = entry.private, entry.statement
             writer.writerow(
-                [entry.name, entry.private, *numbers[:3], kind, *numbers[3:], statement.steps_run, entry.note]
+                (
+                    entry.name,
+                    entry.private,
+                    _cell(stated.epsilon if bound else math.inf),
+                    _cell(stated.epsilon_spent if bound else math.inf),
+                    _cell(stated.delta if bound else math.inf),
+                    stated.neighbours if bound else "",
+                    _cell(entry.accuracy),
+                    _cell(entry.seconds),
+                    _cell(entry.peak_memory),
+                    stated.steps_run,
+                    entry.note,
+                )
             )
+
+
+def _cell(value: float) -> float | str:
+    """Empty where there is no number."""
+    return float(value) if math.isfinite(value) else ""

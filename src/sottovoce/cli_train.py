@@ -1,0 +1,151 @@
+"""The command ``sottovoce train``: a configuration file in, a folder with the trained model and its statement out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+from collections.abc import Generator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sottovoce import config as configuration
+from sottovoce import horizon
+from sottovoce.cli_build import Task, build
+from sottovoce.cli_support import AsJson, command, rows
+from sottovoce.fit import Run, fit
+from sottovoce.privacy.errors import ConfigurationError
+
+RUNS = Path("runs")
+
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file that describes the run.")]
+
+
+def train(
+    config: ConfigFile,
+    *,
+    name: Annotated[str | None, typer.Option(help="The run's folder in runs/; by default the file's own name.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older run of this name.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model privately, as a configuration file says.
+
+    The file has the tables [data], [model], [loss], [method], [budget] and [run]. Data, model and loss are built in or
+    your own: "package.module:factory" is imported with the current directory on the path. Everything is checked before
+    any of the privacy budget is spent.
+
+    Writes runs/NAME with the model, its privacy statement, the history of the public metrics, and the configuration
+    with every default filled in. Shows released and public values only.
+    """
+    with command(as_json=as_json) as output:
+        settings = configuration.read(config)
+        chosen = name or settings.run.name or config.stem
+        configuration.check_run_name(chosen)
+        folder = RUNS / chosen
+        _refuse_existing(folder, overwrite=overwrite)
+        task = _fill_in(build(settings), chosen)
+        with _claimed(folder, task, overwrite=overwrite):
+            run = _fit(task, progress=False if quiet else None)
+            run.save(folder)
+            _write_config(folder, task)
+        output.document = {
+            "name": chosen,
+            "folder": folder.absolute(),
+            "final": run.final,
+            "statement": json.loads(run.statement.to_json()),
+        }
+        output.text(_summary(run, folder))
+
+
+def _fit(task: Task, *, progress: bool | None) -> Run:
+    settings, run = task.config, task.config.run
+    add_remove = settings.budget is not None and settings.budget.neighbours == "add-remove"
+    return fit(
+        task.model,
+        task.loss,
+        private=task.private,
+        method=settings.method,
+        budget=settings.budget,
+        epochs=run.epochs,
+        steps=run.steps,
+        batch_size=run.batch_size,
+        validate=task.validate,
+        metrics=task.metrics,
+        evaluate_every=run.evaluate_every,
+        progress=progress,
+        sampling=run.sampling,
+        records=run.records if add_remove else run.records or settings.data.options.get("records"),
+        update=run.update(),
+        example=task.example,
+        dataset=run.dataset,
+        seed=run.seed,
+        strategy=run.strategy,
+        max_physical_batch=run.max_physical_batch,
+    )
+
+
+def _fill_in(task: Task, name: str) -> Task:
+    """The task with the defaults that depend on the number of records."""
+    run = task.config.run
+    sampler = horizon.resolve(
+        run.sampling,
+        records=task.config.public_records() or task.records,
+        batch_size=run.batch_size,
+        epochs=run.epochs,
+        steps=run.steps,
+    )
+    every = run.evaluate_every or math.ceil(sampler.steps / 20)
+    run = dataclasses.replace(run, evaluate_every=every, name=name)
+    return dataclasses.replace(task, config=task.config.resolved(run=run))
+
+
+def _refuse_existing(folder: Path, *, overwrite: bool) -> None:
+    if folder.exists() and not (overwrite and folder.is_dir()):
+        finished = (folder / "statement.json").exists()
+        state = "" if finished else " (it has no statement: a run is under way, or was cut off)"
+        raise ConfigurationError(
+            f"{folder} exists{state}, and a run is not overwritten: choose another --name, or give --overwrite."
+        )
+
+
+@contextlib.contextmanager
+def _claimed(folder: Path, task: Task, *, overwrite: bool) -> Generator[None]:
+    """The folder, made before any budget is spent, so that nobody else takes it and the results have a place.
+
+    It is removed again if nothing came of the run. An older run that is to be replaced stays until there are results.
+    """
+    new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=overwrite)
+        if new:
+            _write_config(folder, task)
+        else:
+            (folder / "config.toml").open("a").close()
+    except FileExistsError:
+        _refuse_existing(folder, overwrite=overwrite)
+        raise
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be written to: {error}.") from None
+    try:
+        yield
+    except BaseException:
+        if new:
+            with contextlib.suppress(OSError):
+                (folder / "config.toml").unlink()
+                folder.rmdir()
+        raise
+
+
+def _write_config(folder: Path, task: Task) -> None:
+    (folder / "config.toml").write_text(task.config.dumps(), encoding="utf-8", newline="\n")
+
+
+def _summary(run: Run, folder: Path) -> str:
+    metrics: dict[str, Any] = {name: value for name, value in run.final.items() if name not in ("step", "seconds")}
+    measured = rows({name: f"{value:.4f}" for name, value in metrics.items()})
+    heading = "ON THE PUBLIC VALIDATION DATA" if metrics else "NOTHING WAS MEASURED: the data has no public part"
+    return f"{heading}\n{measured}\n\n{run.statement}\n\nWritten to {folder}"
