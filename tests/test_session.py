@@ -1,0 +1,336 @@
+"""Sessions and fit: the loop, what it lets out, and what is refused before any budget is spent."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import warnings
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, TensorDataset
+
+import sottovoce as sv
+from sottovoce.privacy.ledger import Ledger
+
+BUDGET = sv.Budget(epsilon=2.0, delta=1e-4)
+GENERATOR = torch.Generator().manual_seed(0)
+INPUTS = torch.randn(300, 4, generator=GENERATOR)
+TARGETS = (INPUTS[:, 0] > 0).long()
+DATA = (INPUTS, TARGETS)
+
+
+def linear(seed: int = 0) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return nn.Linear(4, 2)
+
+
+def session(**changes: Any) -> sv.Session:
+    arguments: dict[str, Any] = {
+        "private": DATA, "method": sv.DPSGD(lr=0.5), "budget": BUDGET, "batch_size": 30, "steps": 10, **changes,
+    }  # fmt: skip
+    model = arguments.pop("model", None) or linear()
+    loss = arguments.pop("loss", sv.losses.cross_entropy)
+    return sv.Session(model, loss, **arguments)
+
+
+def test_ten_lines_train_a_model_privately():
+    run = sv.fit(
+        model := linear(), sv.losses.cross_entropy, private=DATA, method=sv.DPSGD(lr=1.0), budget=BUDGET, epochs=5,
+        batch_size=60, validate=DATA, metrics={"accuracy": sv.losses.accuracy},
+    )  # fmt: skip
+    assert run.final["accuracy"] > 0.85
+    assert run.model is model and run.statement.private
+    assert run.statement.epsilon_spent <= BUDGET.epsilon
+    assert run.statement.steps_run == math.ceil(5 * 300 / 60)
+
+
+def test_a_session_is_a_loop_and_a_broken_loop_goes_on():
+    loop = session()
+    numbers = []
+    for step in loop:
+        numbers.append(step.number)
+        assert step.released.shape == (10,)
+        if step.number == 4:
+            break
+    numbers += [step.number for step in loop]
+    assert numbers == list(range(1, 11))
+    assert loop.epsilon() == pytest.approx(BUDGET.epsilon, rel=2e-3)
+
+
+def test_epsilon_grows_with_the_steps_and_never_passes_the_budget():
+    loop = session()
+    spent = [loop.epsilon(), *(loop.epsilon() for _ in loop)]
+    assert spent[0] == 0.0
+    assert all(a < b for a, b in pairwise(spent))
+    assert spent[-1] <= BUDGET.epsilon
+
+
+def test_a_named_data_set_is_charged_and_closed(tmp_path: Path):
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    with session(dataset="clinic", ledger=ledger) as loop:
+        for step in loop:
+            if step.number == 3:
+                break
+    record = ledger.runs("clinic")[0]
+    assert (record.state, record.steps_charged) == ("settled", 3)
+    with pytest.raises(sv.BudgetExhausted):
+        next(iter(session(dataset="clinic", ledger=ledger)))
+
+
+def test_nothing_is_reserved_until_the_first_step(tmp_path: Path):
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    loop = session(dataset="clinic", ledger=ledger)
+    assert ledger.runs() == []
+    loop.close()
+    assert ledger.runs() == []
+
+
+def test_a_session_that_is_dropped_is_settled(tmp_path: Path):
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    loop = session(dataset="clinic", ledger=ledger)
+    next(iter(loop))
+    del loop
+    gc.collect()
+    assert ledger.runs()[0].steps_charged == 1
+
+
+def test_an_exception_in_the_user_s_loop_leaves_the_run_settled(tmp_path: Path):
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    with pytest.raises(RuntimeError), session(dataset="clinic", ledger=ledger) as loop:
+        for step in loop:
+            if step.number == 2:
+                raise RuntimeError("the user's own")
+    assert ledger.runs()[0].steps_charged == 2
+
+
+@pytest.mark.parametrize("sampling", ["single-pass", "full-batch"])
+def test_other_samplings_run(sampling: str):
+    options = {"batch_size": None, "steps": 4} if sampling == "full-batch" else {"batch_size": 60, "steps": 5}
+    loop = session(sampling=sampling, **options)
+    assert len(list(loop)) == options["steps"]
+    assert "closed form" in loop.statement.accountant.lower() or "exact" in loop.statement.accountant.lower()
+
+
+def test_a_single_pass_costs_the_same_whatever_its_number_of_steps():
+    one, many = session(sampling="single-pass", steps=1), session(sampling="single-pass", steps=10)
+    assert one.noise_multiplier == many.noise_multiplier
+
+
+@pytest.mark.parametrize(
+    "private",
+    [
+        {"x": INPUTS, "y": TARGETS},
+        [INPUTS.numpy(), TARGETS.numpy()],
+        TensorDataset(INPUTS, TARGETS),
+    ],
+    ids=["dict", "arrays", "TensorDataset"],
+)
+def test_records_come_in_many_forms(private: Any):
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        inputs, targets = (batch["x"], batch["y"]) if isinstance(batch, dict) else batch
+        return sv.losses.cross_entropy(model, (inputs, targets))
+
+    plain, other = session(), session(private=private, loss=loss)
+    assert plain.noise_multiplier == other.noise_multiplier
+    assert len(list(other)) == 10
+
+
+def test_momentum_decay_schedule_and_averaging_work_with_every_method():
+    for method in (sv.DPSGD(lr=0.1), sv.DPZero(lr=0.01), sv.SGD(lr=0.1), sv.MeZO(lr=0.01)):
+        update = sv.Update(momentum=0.9, weight_decay=1e-3, schedule="cosine", averaging=0.9)
+        loop = session(method=method, budget=BUDGET if method.private else None, update=update)
+        for _ in loop:
+            with loop.averaged():
+                pass
+        assert loop.steps_run == 10
+
+
+def test_momentum_is_torch_s_momentum():
+    """Against torch.optim.SGD with momentum, decay and a schedule, on exact full-batch gradients."""
+    model, other = linear(), linear()
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.5, momentum=0.9, weight_decay=0.0)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 10)
+    loop = session(
+        model=model, method=sv.SGD(lr=0.5), budget=None, batch_size=300, steps=10,
+        update=sv.Update(momentum=0.9, schedule="linear"),
+    )  # fmt: skip
+    for _ in loop:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(other(INPUTS), TARGETS).backward()
+        optimizer.step()
+        scheduler.step()
+    for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_the_average_is_what_is_left_in_the_model():
+    model = linear()
+    loop = session(model=model, update=sv.Update(averaging=0.5), method=sv.SGD(lr=0.5), budget=None, steps=3)
+    iterates: list[Tensor] = []
+    steps = iter(loop)
+    for _ in range(2):
+        next(steps)
+        iterates.append(model.weight.detach().clone())  # pyright: ignore[reportArgumentType]
+    with loop.averaged():
+        expected = (0.5 * iterates[0] + iterates[1]) / 1.5
+        assert torch.allclose(model.weight, expected, atol=1e-6)  # pyright: ignore[reportArgumentType]
+    assert torch.equal(model.weight, iterates[1])  # pyright: ignore[reportArgumentType]
+
+
+def mean_loss(model: nn.Module, batch: Any) -> Tensor:
+    return sv.losses.cross_entropy(model, batch).mean()
+
+
+def mixing_loss(model: nn.Module, batch: Any) -> Tensor:
+    inputs, targets = batch
+    return sv.losses.cross_entropy(model, (inputs - inputs.mean(dim=0), targets))
+
+
+class Items(Dataset[Any]):
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        return INPUTS[index], int(TARGETS[index])
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "a mean loss": ({"loss": mean_loss}, sv.QueryError, "reduction"),
+    "a loss that mixes": ({"loss": mixing_loss}, sv.QueryError, "depend|mix"),
+    "empty data": ({"private": (INPUTS[:0], TARGETS[:0])}, sv.DataError, "empty"),
+    "an empty data set": ({"private": Items(0)}, sv.DataError, "empty"),
+    "unequal lengths": ({"private": (INPUTS, TARGETS[:5])}, sv.DataError, r"\[5, 300\] records"),
+    "an iterator": ({"private": iter([1])}, sv.DataError, "cannot be sampled"),
+    "text": ({"private": (INPUTS, np.array(["a"] * 300))}, sv.DataError, "not numeric"),
+    "another example": ({"example": (INPUTS[0, :3], TARGETS[0])}, sv.DataError, "example="),
+    "a batch above the data": ({"batch_size": 301}, sv.ConfigurationError, "from 1 to the number of records, 300"),
+    "an empty batch": ({"batch_size": 0}, sv.ConfigurationError, "batch_size=0"),
+    "no batch size": ({"batch_size": None}, sv.ConfigurationError, "batch_size is needed"),
+    "steps and epochs": ({"epochs": 3}, sv.ConfigurationError, "exactly one of the two"),
+    "neither": ({"steps": None}, sv.ConfigurationError, "exactly one of the two"),
+    "no steps": ({"steps": 0}, sv.ConfigurationError, "steps=0"),
+    "negative epochs": ({"steps": None, "epochs": -1}, sv.ConfigurationError, "epochs=-1"),
+    "no budget": ({"budget": None}, sv.ConfigurationError, "needs budget="),
+    "a number for a budget": ({"budget": 1.0}, sv.ConfigurationError, "give Budget"),
+    "another sampling": ({"sampling": "shuffle"}, sv.ConfigurationError, "choose one of 'poisson'"),
+    "another method": ({"method": "adam"}, sv.ConfigurationError, "not a method"),
+    "too many blocks": ({"sampling": "single-pass", "steps": 11}, sv.ConfigurationError, "needs 330 records"),
+    "records that differ": ({"records": 299}, sv.ConfigurationError, "records=299"),
+    "add-remove without records": (
+        {"budget": sv.Budget(epsilon=1, delta=1e-5, neighbours="add-remove")}, sv.ConfigurationError, "needs records=",
+    ),
+    "a ledger without a name": ({"ledger": Ledger.in_memory()}, sv.ConfigurationError, "dataset="),
+    "a frozen model": ({"model": linear().requires_grad_(False)}, sv.ConfigurationError, "requires_grad|trainable"),
+    "not a model": ({"model": lambda x: x}, sv.ConfigurationError, "Module"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_mistakes_are_refused_before_any_budget_is_spent(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    changes, error, words = REFUSED[case]
+    monkeypatch.setenv("SOTTOVOCE_LEDGER", str(tmp_path / "ledger.db"))
+    if "ledger" not in changes:
+        changes = {**changes, "dataset": "clinic"}
+    with pytest.raises(error, match=words):
+        session(**changes)
+    assert not (tmp_path / "ledger.db").exists() or Ledger.open(tmp_path / "ledger.db").runs() == []
+
+
+def test_a_bug_in_the_user_s_loss_shows_with_its_own_traceback():
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        return model(batch[0] @ torch.ones(3, 3))
+
+    with pytest.raises(Exception) as caught:
+        session(loss=loss)
+    assert any(entry.name == "loss" for entry in caught.traceback) or caught.value.__cause__ is not None
+
+
+def test_delta_above_one_over_records_is_a_warning_in_the_statement():
+    with pytest.warns(sv.PrivacyWarning, match=r"above 1/records"):
+        loop = session(budget=sv.Budget(epsilon=1.0, delta=0.01))
+    assert "above 1/records" in loop.statement.warnings[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        session()
+
+
+def test_the_statement_says_what_it_must():
+    loop = session(dataset=None)
+    for _ in loop:
+        pass
+    text = str(loop.statement)
+    for words in ("(2, 0.0001)", "zero-out", "poisson", "multiplier", "grid", "PLD", "not tracked across runs",
+                  "Not covered", "number of records, 300"):  # fmt: skip
+        assert words in text, words
+    saved = json.loads(loop.statement.to_json())
+    assert saved["schema"] == 1 and saved["private"] is True and saved["grids"] == [{"bound": 1.0, "grid": 2.0**-24}]
+
+
+def test_under_add_remove_the_length_of_the_data_is_nowhere():
+    budget = sv.Budget(epsilon=1.0, delta=1e-5, neighbours="add-remove")
+    texts: list[str] = []
+    for count in (300, 299):
+        loop = session(private=(INPUTS[:count], TARGETS[:count]), budget=budget, records=250, batch_size=25)
+        for _ in loop:
+            pass
+        texts.append(str(loop.statement) + loop.statement.to_json())
+    assert texts[0] == texts[1]
+    assert "300" not in texts[0]
+
+
+def test_a_testing_switch_marks_everything():
+    with sv.testing.no_noise():
+        loop = session()
+    for _ in loop:
+        pass
+    assert loop.epsilon() == math.inf
+    assert str(loop.statement).startswith("NOT PRIVATE") and "no_noise" in str(loop.statement)
+    assert json.loads(loop.statement.to_json())["epsilon"] is None
+
+
+def test_a_run_is_saved(tmp_path: Path):
+    run = sv.fit(
+        linear(), sv.losses.cross_entropy, private=DATA, method=sv.DPZero(lr=0.01), budget=BUDGET, steps=4,
+        batch_size=30, validate=DATA,
+    )  # fmt: skip
+    folder = run.save(tmp_path / "run")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "history.csv", "model.safetensors", "statement.json", "statement.txt",
+    ]  # fmt: skip
+    from safetensors.torch import load_model
+
+    other = linear(1)
+    load_model(other, str(folder / "model.safetensors"))
+    for ours, theirs in zip(run.model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_an_empty_validation_set_and_a_bad_metric_are_found_before_the_first_step():
+    for changes, words in (
+        ({"validate": (INPUTS[:0], TARGETS[:0])}, "validate= is empty"),
+        ({"validate": DATA, "metrics": {"m": mean_loss}}, "one value for each record"),
+    ):
+        with pytest.raises(sv.ConfigurationError, match=words):
+            sv.fit(
+                linear(), sv.losses.cross_entropy, private=DATA, method=sv.DPSGD(lr=1.0), budget=BUDGET, steps=1,
+                batch_size=30, **changes,
+            )  # fmt: skip
+
+
+def test_training_flags_are_as_they_were():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 2))
+    model[1].train()
+    for _ in session(model=model, method=sv.DPZero(lr=0.01)):
+        pass
+    assert [part.training for part in model] == [True, True, True]
