@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from sottovoce.objective.directions import Key, draw
 from sottovoce.objective.module import ModuleObjective
@@ -40,7 +40,7 @@ WIDTH, DEPTH, ROWS = 2048, 6, 32
 def cross_entropy(model: Any, batch: Any) -> Tensor:
     """One loss for each record."""
     inputs, targets = batch
-    return F.cross_entropy(model(inputs), targets, reduction="none")
+    return functional.cross_entropy(model(inputs), targets, reduction="none")
 
 
 def line(text: str) -> None:
@@ -98,9 +98,8 @@ def time_case(name: str, kind: str, repetitions: int) -> None:
         ratio = statistics.median(seconds) / statistics.median(base)
         paired = statistics.median(s / b for s, b in zip(seconds, base, strict=True))
         bound = f"   (wanted: at most {wanted})" if label == "fast" else ""
-        line(
-            f"  {label:20} {1e3 * statistics.median(seconds):8.2f} ms   ratio {ratio:5.3f}   paired {paired:5.3f}{bound}"
-        )
+        milliseconds = 1e3 * statistics.median(seconds)
+        line(f"  {label:20} {milliseconds:8.2f} ms   ratio {ratio:5.3f}   paired {paired:5.3f}{bound}")
 
 
 def large_model() -> nn.Module:

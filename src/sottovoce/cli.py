@@ -18,6 +18,7 @@ app = typer.Typer(
     help="Train models on sensitive records under differential privacy. Start with `sottovoce demo`.",
     epilog="Exit codes: 0 success, 1 failure, 2 something given is wrong, 3 the budget is not enough, 4 the ledger.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",  # in the other mode, [data] in a help text is taken for a style
     pretty_exceptions_enable=False,  # a traceback with local variables would print private records
     pretty_exceptions_show_locals=False,
 )

@@ -55,7 +55,7 @@ def plan_of(settings: Config, records: int | None = None) -> dict[str, Any]:
     """
     count = settings.public_records(records)
     if count is None:
-        where = "[run]" if settings.budget and settings.budget.neighbours == "add-remove" else "[data]"
+        where = "[run]" if settings.add_remove else "[data]"
         raise ConfigurationError(
             f"the number of records is not known: give --records N, or records = N in {where} (a public number)."
         )

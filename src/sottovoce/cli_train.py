@@ -34,9 +34,12 @@ def train(
 ) -> None:
     """Train a model privately, as a configuration file says.
 
-    The file has the tables [data], [model], [loss], [method], [budget] and [run]. Data, model and loss are built in or
-    your own: "package.module:factory" is imported with the current directory on the path. Everything is checked before
-    any of the privacy budget is spent.
+    The file has the tables `[data] [model] [loss] [method] [budget] [run]`. Data, model and loss are built in or your
+    own: `package.module:factory` is imported with the current directory on the path. A data factory returns a dict with
+    `private` (the records to protect), and as it likes `validate` (PUBLIC records, on which results are measured
+    exactly), `example` (one public record), `shape` and `classes`; a model factory returns a torch.nn.Module; a loss is
+    itself `loss(model, batch)`, one value for each record. Everything is checked before any of the privacy budget is
+    spent.
 
     Writes runs/NAME with the model, its privacy statement, the history of the public metrics, and the configuration
     with every default filled in. Shows released and public values only.
@@ -63,7 +66,6 @@ def train(
 
 def _fit(task: Task, *, progress: bool | None) -> Run:
     settings, run = task.config, task.config.run
-    add_remove = settings.budget is not None and settings.budget.neighbours == "add-remove"
     return fit(
         task.model,
         task.loss,
@@ -78,7 +80,7 @@ def _fit(task: Task, *, progress: bool | None) -> Run:
         evaluate_every=run.evaluate_every,
         progress=progress,
         sampling=run.sampling,
-        records=run.records if add_remove else run.records or settings.data.options.get("records"),
+        records=run.records or (None if settings.add_remove else settings.data.options.get("records")),
         update=run.update(),
         example=task.example,
         dataset=run.dataset,
@@ -91,9 +93,15 @@ def _fit(task: Task, *, progress: bool | None) -> Run:
 def _fill_in(task: Task, name: str) -> Task:
     """The task with the defaults that depend on the number of records."""
     run = task.config.run
+    known = task.config.public_records()
+    if known is None and task.config.add_remove:
+        raise ConfigurationError(
+            "neighbours = 'add-remove' needs records = N in [run]: a public number, fixed independently of the data "
+            "(the data's own length would tell neighbours apart)."
+        )
     sampler = horizon.resolve(
         run.sampling,
-        records=task.config.public_records() or task.records,
+        records=task.records if known is None else known,
         batch_size=run.batch_size,
         epochs=run.epochs,
         steps=run.steps,

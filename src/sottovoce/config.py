@@ -89,11 +89,16 @@ class Config:
     budget: Budget | None
     run: Run
 
+    @property
+    def add_remove(self) -> bool:
+        """Whether the number of records is itself protected, so that it may not be taken from the data."""
+        return self.budget is not None and self.budget.neighbours == "add-remove"
+
     def public_records(self, given: int | None = None) -> int | None:
         """The number of records from which rate, steps and divisor are made, as far as it is known without data."""
-        if self.budget is not None and self.budget.neighbours == "add-remove":
+        if self.add_remove:
             return given or self.run.records
-        told = given or self.data.options.get("records")
+        told = given or self.data.options.get("records") or self.run.records
         if told or self.data.is_factory:
             return told
         everything = data.spec(self.data.name).train_records

@@ -110,12 +110,13 @@ def test_fifty_kills_at_random_instants(tmp_path):
     ledger.settle_dead()
 
     runs = ledger.runs()
-    dead = {entry["subject"] for entry in ledger.entries() if entry["kind"] == "settle"}
-    assert dead == {run.run_id for run in runs}, "every run is settled, once"
+    settled = sorted(entry["subject"] for entry in ledger.entries() if entry["kind"] == "settle")
+    assert settled == sorted(run.run_id for run in runs), "every run is settled, once"
     interrupted = 0
     for run in runs:
         file = folder / run.run_id
         released = file.stat().st_size if file.exists() else 0
+        assert run.steps_charged is not None
         assert run.steps_charged >= released
         if (folder / f"{run.run_id}.settled").exists():
             assert run.steps_charged == released
@@ -124,7 +125,7 @@ def test_fifty_kills_at_random_instants(tmp_path):
             assert run.steps_charged <= released + BLOCK
         assert run.mu == gaussian_mu(first_steps(PLAN, run.steps_charged))
     assert interrupted >= 10, "the kills came too early to test anything"
-    assert {name for run in runs if (name := run.run_id)} >= {f.stem for f in folder.iterdir()}
+    assert {run.run_id for run in runs} >= {file.stem for file in folder.iterdir()}, "nothing without a record"
     limit = gaussian_mu_for(1.0, 1e-5)
     assert sum(Fraction(run.mu) ** 2 for run in runs) <= Fraction(limit) ** 2
     ledger.close()
@@ -204,7 +205,7 @@ def test_of_those_who_race_for_the_last_budget_one_wins(tmp_path, grant):
             wait_for(tmp_path / f"ready{racer}")
         (tmp_path / "go").touch()
         assert [joined(racer) for racer in racers] == [0, 0]
-        assert sorted(run.dataset for run in ledger.runs()) == names
+        assert sorted(str(run.dataset) for run in ledger.runs()) == names
 
 
 def test_those_who_race_to_make_the_ledger_share_one(tmp_path):
@@ -283,9 +284,8 @@ def test_a_run_is_dead_when_its_process_is_though_a_child_lives(tmp_path):
 def test_a_child_that_outlives_its_parents_ledger_does_not_touch_the_file(tmp_path):
     """SQLite would let the child delete the log that others wrote since: their leases would be lost."""
     path = tmp_path / "ledger.db"
-    ledger = Ledger.open(path)
-    ledger.reserve(budget=BUDGET, events=PLAN).lease(1)
-    inherited = [ledger]
+    inherited = [Ledger.open(path)]  # the only reference, so that the child can drop it
+    inherited[0].reserve(budget=BUDGET, events=PLAN).lease(1)
 
     def child():
         wait_for(tmp_path / "go")
@@ -297,12 +297,10 @@ def test_a_child_that_outlives_its_parents_ledger_does_not_touch_the_file(tmp_pa
         os.kill(os.getpid(), signal.SIGKILL)
 
     process = fork(child)
-    inherited.clear()
-    ledger.close()
+    inherited.pop().close()
     joined(fork(another))
     before = {file.name: file.read_bytes() for file in tmp_path.glob("ledger.db*") if file.is_file()}
     assert "ledger.db-wal" in before
-    del ledger
     (tmp_path / "go").touch()
     assert joined(process) == 0
     assert {file.name: file.read_bytes() for file in tmp_path.glob("ledger.db*") if file.is_file()} == before
@@ -326,6 +324,23 @@ def test_a_damaged_file_with_a_log_is_left_untouched_too(tmp_path):
     with pytest.raises(LedgerCorrupt, match="untouched"):
         Ledger.open(path)
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
+
+
+def test_a_kill_amid_a_checkpoint_is_mended_from_the_log(tmp_path):
+    path = tmp_path / "ledger.db"
+
+    def killed():
+        run = Ledger.open(path).reserve(budget=BUDGET, events=PLAN)
+        run.lease(7)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    joined(fork(killed))
+    content = bytearray(path.read_bytes())
+    content[4096:] = os.urandom(len(content) - 4096)  # pages that the log has in whole
+    path.write_bytes(content)
+    with closing(Ledger.open(path)) as ledger:
+        assert [(run.state, run.mark) for run in ledger.runs()] == [("dead", 7)]
+    assert is_sound(path)
 
 
 def test_a_killed_ledger_opens_with_what_was_committed(tmp_path):

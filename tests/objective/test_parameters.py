@@ -3,9 +3,9 @@ import torch
 from objective_models import KINDS, TiedLanguageModel, assert_untouched, example_for, snapshot
 from torch import nn
 
-from sottovoce.objective.directions import Key, gaussian, sphere
+from sottovoce.objective.directions import BLOCK, Key, gaussian, sphere
 from sottovoce.objective.parameters import ParameterVector
-from sottovoce.objective.replay import REPLAYED, Replay
+from sottovoce.objective.replay import Replay
 from sottovoce.privacy.errors import ConfigurationError
 
 
@@ -91,7 +91,7 @@ def test_sums_of_updates_are_not_rounded_in_between():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_replayed_updates_equal_kept_ones_and_never_hold_a_vector(dtype):
-    size = 2 * REPLAYED + 1237
+    size = 2 * BLOCK + 1237
     kept, lean = nn.Linear(size, 1).to(dtype), nn.Linear(size, 1).to(dtype)
     lean.load_state_dict(kept.state_dict())
     x = ParameterVector(kept)
@@ -114,7 +114,7 @@ def test_replayed_updates_equal_kept_ones_and_never_hold_a_vector(dtype):
     x.add_(u, [0.1, -0.7])
     y.add_(Watched(), [0.1, -0.7])
     assert torch.equal(x.copy(), y.copy())
-    assert largest == REPLAYED
+    assert largest == BLOCK
 
 
 def test_kept_directions_are_bounded_and_forgotten_with_their_owner():
@@ -125,12 +125,16 @@ def test_kept_directions_are_bounded_and_forgotten_with_their_owner():
     draws: list[int] = []
     vector = u.vector
     u.vector = lambda query: (draws.append(query), vector(query))[1]  # pyright: ignore[reportAttributeAccessIssue]
-    span, device = slice(0, 99), torch.device("cpu")
+
+    def part(directions, query, name):
+        ((_, piece),) = x.replay.pieces(directions, query, name, torch.device("cpu"))
+        return piece
+
     for query in (0, 1, 0, 1, 2, 2, 0):
-        assert torch.equal(x.replay.block(u, query, "weight", span, device), vector(query)[:99])
+        assert torch.equal(part(u, query, "weight"), vector(query)[:99])
     assert draws == [0, 1, 2, 0]
     v = gaussian(x.layout, count=3, key=Key(2))
-    assert torch.equal(x.replay.block(v, 0, "bias", slice(0, 1), device), v.vector(0)[99:])
+    assert torch.equal(part(v, 0, "bias"), v.vector(0)[99:])
     assert len(x.replay._kept) == 1
     del v
     assert not x.replay._kept

@@ -146,17 +146,18 @@ class ParameterVector:
             return
         for name, parameter in self._named.items():
             wide, device = _wide(parameter.dtype), parameter.device
+            parts = [self.replay.pieces(directions, query, name, device) for query, _ in factors]
             with flat(parameter.detach()) as target:
-                for span in self.replay.spans(target.numel()):
+                for pieces in zip(*parts, strict=True):
                     # Products and sums are rounded one by one: a fused multiply-add may round differently at the
                     # edge of a block, and the strategies must agree bit for bit.
                     total: Tensor | None = None
-                    for query, factor in factors:
-                        block = self.replay.block(directions, query, name, span, device)
-                        term = block.to(wide) * factor
+                    for (_, piece), (_, factor) in zip(pieces, factors, strict=True):
+                        term = piece.to(wide) * factor
                         total = term if total is None else total.add_(term)
                     assert total is not None
-                    target[span] = total.add_(target[span])
+                    here = target[pieces[0][0]]
+                    here.copy_(total.add_(here))
 
     @torch.no_grad()
     def add_vector_(self, vector: Tensor, scale: float = 1.0) -> None:
@@ -180,13 +181,12 @@ class ParameterVector:
         wide = _wide(parameter.dtype)
         source = parameter.detach().reshape(-1)
         with flat(out) as target:
-            for span in self.replay.spans(source.numel()):
-                block = self.replay.block(directions, query, name, span, parameter.device)
+            for span, piece in self.replay.pieces(directions, query, name, parameter.device):
                 there, here = target[span], source[span]
                 if there.dtype == torch.float32:
-                    torch.mul(block, scale, out=there).add_(here)  # two roundings, see add_
+                    torch.mul(piece, scale, out=there).add_(here)  # two roundings, see add_
                 else:
-                    there.copy_((block.to(wide) * scale).add_(here))
+                    there.copy_((piece.to(wide) * scale).add_(here))
 
     def share_changed(self, directions: Directions, query: int, scale: float) -> float:
         """The share of coordinates in which x + scale * direction differs from x, after rounding."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from sottovoce.objective.directions import BLOCK, Directions, Layout
 
-REPLAYED = 2 * BLOCK
-"""Coordinates that are replayed at a time where no whole direction is kept: half a megabyte."""
+_PIECE = 1 << 14
+"""Replayed blocks are handed out in pieces that torch handles in one thread: waking a second one for so little work
+costs more than it saves, a hundred times more while other programs use the processor."""
 
 KEPT_BYTES = 256 << 20
 """Directions are kept up to this size, so that both signs and every micro-batch of a query share one copy."""
@@ -32,17 +34,24 @@ class Replay:
         self._owner: weakref.ref[Directions] | None = None
         self._kept: OrderedDict[int, Tensor] = OrderedDict()
 
-    def spans(self, size: int) -> list[slice]:
-        """How to walk through a parameter: whole where directions are kept, else block by block."""
-        step = max(1, size if self._capacity else REPLAYED)
-        return [slice(start, min(start + step, size)) for start in range(0, size, step)]
+    def pieces(
+        self, directions: Directions, query: int, name: str, device: torch.device
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """One parameter's part of a direction, piece by piece, float32, each with its place; not to be changed.
 
-    def block(self, directions: Directions, query: int, name: str, span: slice, device: torch.device) -> Tensor:
-        """The coordinates ``span`` of one parameter's part of a direction, float32; not to be changed."""
-        if not self._capacity:
-            return directions.block(query, name, span.start, span.stop).to(device)
-        offset = self._layout.spans[name].start
-        return self._vector(directions, query, device)[offset + span.start : offset + span.stop]
+        Where directions are kept there is one piece, the whole part; otherwise never more than a block exists.
+        """
+        span = self._layout.spans[name]
+        if self._capacity:
+            yield slice(0, span.stop - span.start), self._vector(directions, query, device)[span]
+            return
+        size = span.stop - span.start
+        for start in range(0, size, BLOCK):
+            block = directions.block(query, name, start, min(start + BLOCK, size)).to(device)
+            step = _PIECE if block.device.type == "cpu" else BLOCK
+            for first in range(0, block.numel(), step):
+                piece = block[first : first + step]
+                yield slice(start + first, start + first + piece.numel()), piece
 
     def _vector(self, directions: Directions, query: int, device: torch.device) -> Tensor:
         if self._owner is None or self._owner() is not directions:

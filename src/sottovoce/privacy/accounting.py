@@ -18,7 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import cache, lru_cache, reduce
 from importlib.metadata import version
 from typing import get_args
 
@@ -37,7 +37,7 @@ LARGEST_MULTIPLIER = 1e6
 CALIBRATION_TOLERANCE = 2e-4
 
 # The grid is refined until what it adds to epsilon is estimated below twice this share of it.
-_GRID_SHARE = 5e-4
+_GRID_SHARE = 1e-3
 _FINEST_INTERVAL = 1e-7  # below it, second differences of float64 deltas are noise
 _MOST_CELLS = 500_000
 _LOG_MASS = -50.0  # of one step's tails, where delta does not say what is needed
@@ -46,8 +46,9 @@ _TAIL_MASS = 1e-15  # cut off, and added to delta, at each composition
 # precision at 3,000 random rates, multipliers and steps up to 1e5); a little more is added to delta.
 _ROUNDING_PER_STEP = 4e-16
 
-# The logarithm of delta at an epsilon.
+# The logarithm of delta at an epsilon; an epsilon read off it, given a first guess.
 _Curve = Callable[[float], float]
+_Choice = Callable[[_Curve, float], float]
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ def delta(events: Sequence[Event], epsilon: float, neighbours: Neighbours = "zer
     full = gaussian_delta(releases.full_mu * (1 + replace), epsilon)
     if not releases.subsampled:
         return full
-    at = epsilon / (1 + replace)
-    curve, _ = _refined_curve(releases, lambda _: at, _LOG_MASS)
+    at = float(epsilon) / (1 + replace)
+    curve, _ = _refined_curve(releases, lambda _curve, _near: at, _LOG_MASS)
     return min(full, math.exp(min(0.0, curve(at) + float(np.logaddexp(0, at)) * replace)))
 
 
@@ -123,13 +124,13 @@ def calibrate(events_of: Callable[[float], Sequence[Event]], budget: Budget) -> 
     tolerance = CALIBRATION_TOLERANCE if example.subsampled else 1e-12
 
     def excess(multiplier: float) -> float:
-        return math.log(max(epsilon(events_of(multiplier), budget.delta, budget.neighbours), 1e-30) / budget.epsilon)
+        spent = epsilon(events_of(multiplier), budget.delta, budget.neighbours)
+        return math.log(max(spent, 1e-30) / budget.epsilon) + 1e-15  # for the rounding of this line
 
     start = _least(lambda z: _merge(events_of(z)).limit_mu / mu - 1, 1.0, tolerance)
     multiplier = _least(excess, min(start, LARGEST_MULTIPLIER), tolerance)
     if multiplier > LARGEST_MULTIPLIER:
-        needs = "no noise multiplier up to {:g} keeps it; raise epsilon or delta, or take fewer steps."
-        raise ConfigurationError(f"{budget!r}: " + needs.format(LARGEST_MULTIPLIER))
+        raise ConfigurationError(f"no noise multiplier up to {LARGEST_MULTIPLIER:g} keeps {budget}; take fewer steps.")
     return multiplier
 
 
@@ -215,13 +216,13 @@ def _least(excess: Callable[[float], float], start: float, tolerance: float) -> 
     while above > 0:
         if high > 1e12:
             return math.inf
-        step = min(3.0, max(2 * step, 1.2 * above))
+        step = min(0.5, max(2 * step, 1.2 * above))
         low, below, high = high, above, high * math.exp(step)
         above = value(high)
     while below <= 0:
         if low < 1e-12:
             return high
-        step = min(3.0, max(2 * step, -1.2 * below))
+        step = min(0.5, max(2 * step, -1.2 * below))
         high, above, low = low, below, low * math.exp(-step)
         below = value(low)
     kept = 0
@@ -236,8 +237,8 @@ def _least(excess: Callable[[float], float], start: float, tolerance: float) -> 
     return high
 
 
-def _solve(curve: _Curve, delta: float, replace: bool = False) -> float:
-    """The smallest epsilon at which a curve meets delta, infinite if none.
+def _solve(curve: _Curve, delta: float, replace: bool = False, near: float = 1.0, tolerance: float = 1e-12) -> float:
+    """The smallest epsilon at which a curve meets delta, searched from ``near`` on; infinite if none.
 
     To replace, it is that of each of the two zero-out steps, (1 + exp(epsilon)) times whose delta is delta.
     """
@@ -246,7 +247,7 @@ def _solve(curve: _Curve, delta: float, replace: bool = False) -> float:
     def excess(at: float) -> float:
         return curve(at) + float(np.logaddexp(0, at)) * replace - target
 
-    return 0.0 if excess(0.0) <= 0 else _least(excess, 1.0, 1e-12)
+    return 0.0 if excess(0.0) <= 0 else _least(excess, near or 1.0, tolerance)
 
 
 def _log_gaussian_delta(mu: float, epsilon: float) -> float:
@@ -268,51 +269,51 @@ def _epsilon(releases: _Releases, delta: float, replace: bool) -> float:
         return full
     # What is cut off is 6e-6 of delta; to replace, the zero-out delta is unknown and far below.
     log_mass = max(-600.0, min(_LOG_MASS * replace, math.log(delta) - math.log(releases.count) - 12))
-    at = _refined_curve(releases, lambda curve: _solve(curve, delta, replace), log_mass)[1]
+    at = _refined_curve(releases, lambda curve, near: _solve(curve, delta, replace, near, 1e-7), log_mass)[1]
     return min(full, at * (1 + replace))
 
 
-def _refined_curve(releases: _Releases, choose: Callable[[_Curve], float], log_mass: float) -> tuple[_Curve, float]:
+def _refined_curve(releases: _Releases, choose: _Choice, log_mass: float) -> tuple[_Curve, float]:
     """The curve on a grid fine enough at the epsilon that ``choose`` reads off it, and that reading.
 
     Connecting the dots splits each loss between its two neighbours on the grid, so it multiplies the loss's
     moment of order s by at most 1 + s (s + 1) interval^2 / 8. Over n steps, and where -log(delta) has slope s,
     that moves epsilon by about n (s + 1) interval^2 / 8 at most.
     """
-    count = releases.count
     reach = math.sqrt(-2 * log_mass)
     widest = releases.mu * (releases.mu + 2 * reach)
     for rate, multiplier, _ in releases.subsampled:
         largest = math.log(rate) + (0.5 / multiplier + reach) / multiplier
         widest = max(widest, float(np.logaddexp(math.log1p(-rate), largest)) - math.log1p(-rate))
     finest = max(_FINEST_INTERVAL, widest / _MOST_CELLS)  # a coarser grid is safe, only less tight
-    interval = max(finest, min(0.25, 0.5 * max(releases.limit_mu, 0.2) / math.sqrt(count)))
+    interval = max(finest, min(0.25, 0.5 * max(releases.limit_mu, 0.2) / math.sqrt(releases.count)))
+    at = 1.0
     while True:
         curve = _curve(releases, interval, log_mass)
-        at = choose(curve)
+        at = choose(curve, at)
         if math.isinf(at):
             return curve, at
         width = max(2 * interval, 0.01 * at)
         slope = max((curve(at) - curve(at + width)) / width, 1e-3)
-        wanted = math.sqrt(8 * _GRID_SHARE * max(at, 1 / slope) / (count * (1 + slope)))
+        wanted = math.sqrt(8 * _GRID_SHARE * max(at, 1 / slope) / (releases.count * (1 + slope)))
         if interval <= max(finest, 1.4 * wanted):
             return curve, at
         interval = max(finest, wanted)
 
 
 @lru_cache(maxsize=4)
-def _composed(releases: _Releases, interval: float, log_mass: float) -> PrivacyLossDistribution:
+def _curve(releases: _Releases, interval: float, log_mass: float) -> _Curve:
+    """By privacy loss distributions: the larger of both directions, with the allowance for rounding."""
     unsampled = [(1.0, 1 / releases.mu, 1)] if releases.mu else []
     parts: list[PrivacyLossDistribution] = []
     for rate, multiplier, steps in (*unsampled, *releases.subsampled):
         # By position: sensitivity 1, pessimistic, interval, truncation, rate, connecting the dots.
         part = from_gaussian_mechanism(multiplier, 1, True, interval, log_mass, rate, True)
         parts.append(part.self_compose(steps, _TAIL_MASS) if steps > 1 else part)
-    return reduce(lambda one, other: one.compose(other, _TAIL_MASS), parts)
+    composed = reduce(lambda one, other: one.compose(other, _TAIL_MASS), parts)
 
+    @cache
+    def log_delta(at: float) -> float:
+        return math.log(max(float(composed.get_delta_for_epsilon(at)), 0.0) + _ROUNDING_PER_STEP * releases.count)
 
-def _curve(releases: _Releases, interval: float, log_mass: float) -> _Curve:
-    """By privacy loss distributions: the larger of both directions, with the allowance for rounding."""
-    composed = _composed(releases, interval, log_mass)
-    rounding = _ROUNDING_PER_STEP * releases.count
-    return lambda at: math.log(max(float(composed.get_delta_for_epsilon(float(at))), 0.0) + rounding)
+    return log_delta

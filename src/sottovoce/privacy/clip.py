@@ -53,14 +53,17 @@ def _quantised(rows: Tensor, kept: Tensor, largest: int, scale: float) -> Tensor
     norms = _squared_norms(values).sqrt()
     kept = kept & torch.isfinite(norms)
     values[~kept] = 0.0
-    factors = torch.clamp(largest / norms, max=scale)
-    values.mul_(torch.where(kept, factors, 0.0)[:, None]).trunc_()
+    values.mul_(torch.where(kept, _factors(norms, largest, scale), 0.0)[:, None]).trunc_()
     # The float norm may have been an ulp short; the integer norm is what counts, so it has the last word.
     too_long = torch.nonzero(_squared_norms(values) > largest**2)[:, 0]
     shorter = values[too_long].mul(1 - 2.0**-20).trunc()
     shorter[_squared_norms(shorter) > largest**2] = 0.0
     values[too_long] = shorter
     return values
+
+
+def _factors(norms: Tensor, largest: int, scale: float) -> Tensor:
+    return torch.clamp(largest / norms, max=scale)
 
 
 def _squared_norms(values: Tensor) -> Tensor:

@@ -40,14 +40,15 @@ from typing import Any, Literal, get_args
 
 from sottovoce.privacy import errors, run_lock
 from sottovoce.privacy.accounting import epsilon, gaussian_mu, gaussian_mu_for
-from sottovoce.privacy.budget import Budget, Neighbours, Unit
+from sottovoce.privacy.budget import Budget, Neighbours
 from sottovoce.privacy.events import Event, first_steps
 
 Grant = Literal["single", "unsubsampled"]
-Description = Mapping[str, Any]
+Notes = Mapping[str, Any]
 
 _APPLICATION = 0x53564C47  # "SVLG" marks the file as a Sottovoce ledger
 _FORMAT = 1
+_NO_NOTES: Notes = MappingProxyType({})
 _REFUSE = "BEGIN SELECT RAISE(ABORT, 'entries stay as they are; a mark only grows, until its run is settled'); END;"
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_FORMAT};
@@ -64,11 +65,12 @@ _TABLES = "SELECT name, sql FROM sqlite_master ORDER BY name"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRecord:
-    """What the ledger knows of a run. All of it is public.
+class RunRecord(Budget):
+    """A run's own budget, which is never summed with those of others, and what the ledger knows of the run.
+
+    All of it is public.
 
     Attributes:
-        epsilon: with ``delta``, the run's own budget; never summed with those of others.
         plan_epsilon: of the whole plan, at the delta of a data set with grant "single"; None elsewhere.
         mu: what the filter of grant "unsubsampled" counts for the run, reserved or charged; 0 elsewhere.
         mark: steps below it may have been released.
@@ -78,13 +80,9 @@ class RunRecord:
 
     run_id: str
     dataset: str | None
-    epsilon: float
-    delta: float
-    neighbours: Neighbours
-    unit: Unit
     events: tuple[Event, ...]
     steps_planned: int
-    description: Description
+    description: Notes
     plan_epsilon: float | None
     mu: float
     mark: int
@@ -95,7 +93,7 @@ class RunRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatasetRecord:
+class DatasetRecord(Budget):
     """The budget of a data set and what is left of it, live reservations counted as spent.
 
     Attributes:
@@ -104,10 +102,6 @@ class DatasetRecord:
     """
 
     name: str
-    epsilon: float
-    delta: float
-    neighbours: Neighbours
-    unit: Unit
     grant: Grant
     mu_limit: float | None
     mu_spent: float | None
@@ -221,9 +215,10 @@ class Ledger:
         """
         place = Path(path or default_path()).expanduser().resolve()
         try:
+            lone_log = Path(f"{place}-wal").exists()  # SQLite would replay it into a new ledger
             if not place.exists():
-                if not create:
-                    raise errors.LedgerConflict(f"there is no ledger at {place}.")
+                if lone_log or not create:
+                    raise errors.LedgerConflict(f"no ledger at {place}{', only its log; put it back' * lone_log}.")
                 _make(place)
             _verify(place)
             return cls(_connect(place, "mode=rw"), place)
@@ -250,12 +245,7 @@ class Ledger:
             raise errors.LedgerConflict(f"data set {name!r} was opened for good with {terms}; asked for: {asked}.")
 
     def reserve(
-        self,
-        *,
-        budget: Budget,
-        events: Sequence[Event],
-        dataset: str | None = None,
-        description: Description = MappingProxyType({}),
+        self, *, budget: Budget, events: Sequence[Event], dataset: str | None = None, description: Notes = _NO_NOTES
     ) -> Reservation:
         """Reserve a run's whole plan, durably, or refuse it. No data has been looked at when this is called.
 

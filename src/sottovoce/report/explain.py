@@ -37,7 +37,9 @@ def belief(epsilon: float, delta: float) -> float:
 def sections(entries: Sequence[Entry]) -> list[tuple[str, list[str]]]:
     """Headings and paragraphs."""
     private = [entry for entry in entries if entry.private]
-    parts = [("What epsilon means", [_epsilon(private)]), ("Who is protected", _protected(private))]
+    parts = [("What epsilon means", [_epsilon(private)])]
+    if private:
+        parts.append(("Who is protected", _protected(private)))
     if len(private) < len(entries):
         parts.append(("Why runs without privacy are here", [_references(bool(private))]))
     parts.append(("How far to trust the differences", [_chance(entries)]))
@@ -83,7 +85,7 @@ def _epsilon(private: Sequence[Entry]) -> str:
 
 
 def _protected(private: Sequence[Entry]) -> list[str]:
-    used = sorted({entry.statement.neighbours for entry in private}) or ["zero-out"]
+    used = sorted({entry.statement.neighbours for entry in private})
     return [
         *(_NEIGHBOURS.get(name, f"Neighbours: {name}.") for name in used),
         "The unit is one record. Who owns several records is protected less: the bound grows with their number.",
@@ -101,11 +103,16 @@ def _references(compared: bool) -> str:
 
 def _chance(entries: Sequence[Entry]) -> str:
     each = "Each line is one run" if len(entries) > 1 else "This is one run"
-    return (
-        f"{each}: the next run draws other noise and other batches, so differences of a few tenths of a point mean "
-        "little. The headline sets the best private run against the best without privacy; their methods and settings "
-        "may differ too, not only the protection. Seconds and memory are of this machine."
+    text = (
+        f"{each}: the next one draws other noise and other batches, so differences of a few tenths of a point mean "
+        "little. "
     )
+    if len({entry.private for entry in entries}) > 1:
+        text += (
+            "The headline sets the best private run against the best without privacy; their methods and settings may "
+            "differ too, not only the protection. "
+        )
+    return f"{text}Seconds and memory are those of one machine."
 
 
 def _together(private: Sequence[Entry]) -> str:

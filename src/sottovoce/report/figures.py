@@ -26,6 +26,7 @@ from sottovoce.report.entries import Entry
 WIDTH, HEIGHT = 450, 350
 """In CSS pixels; the picture holds twice as many each way, for dense screens and print."""
 DENSITY = 2
+LONGEST_NAME = 20
 FONT = "DejaVu Sans"  # comes with Matplotlib: the same picture on every machine
 
 AXES = {"step": "training step", "seconds": "training time in seconds"}
@@ -116,7 +117,7 @@ def draw(entries: Sequence[Entry], across: str, theme: Theme) -> bytes:
     look = styles(entries)
     figure = Figure(figsize=(WIDTH / 100, HEIGHT / 100), dpi=100 * DENSITY, facecolor=theme.surface)
     canvas = FigureCanvasAgg(figure)
-    labels = [_label(figure, entry, look[entry.name], theme) for entry in shown]
+    labels = [_label(figure, entry, across, look[entry.name], theme) for entry in shown]
     renderer = canvas.get_renderer()
     widest = max(text.get_window_extent(renderer).width for pair in labels for text in pair) / (WIDTH * DENSITY)
     axes = figure.add_axes((0.1, 0.15, max(0.35, 0.84 - widest), 0.77), facecolor=theme.surface)
@@ -151,10 +152,10 @@ def _text(figure: Figure, text: str, font: FontProperties, colour: str) -> Text:
     return made
 
 
-def _label(figure: Figure, entry: Entry, style: Style, theme: Theme) -> tuple[Text, Text]:
+def _label(figure: Figure, entry: Entry, across: str, style: Style, theme: Theme) -> tuple[Text, Text]:
     """The name of the run, and its last value."""
-    name = entry.name if len(entry.name) <= 24 else f"{entry.name[:23]}…"
-    last = words.percent(entry.curve("step")[1][-1] if entry.curve("step")[1] else entry.accuracy)
+    name = entry.name if len(entry.name) <= LONGEST_NAME else f"{entry.name[: LONGEST_NAME - 1]}…"
+    last = words.percent(entry.curve(across)[1][-1])
     value = last if entry.private else f"{last}, not private"
     colour = style.colour(theme)
     return _text(figure, name, _font(8.8, "bold"), colour), _text(figure, value, _font(7.6), colour)

@@ -167,7 +167,7 @@ def _row(entry: Entry, style: figures.Style, most: Mapping[str, float]) -> str:
         privacy = (
             f'<strong class="spent">epsilon&nbsp;{words.spent(entry)} spent</strong> '
             f"<small>of {words.at_most(statement.epsilon)}, delta&nbsp;{words.at_most(statement.delta)}, "
-            f"{escape(statement.neighbours)}</small>"
+            f'<span class="whole">{escape(statement.neighbours)}</span></small>'
         )
     else:
         privacy = f'<strong class="mark">NOT PRIVATE</strong> <small>{words.NO_GUARANTEE}</small>'
@@ -198,7 +198,9 @@ def _key(style: figures.Style) -> str:
 
 
 def _bar(share: float, style: figures.Style) -> str:
-    width = round(100 * min(1.0, max(0.0, share)), 1) if math.isfinite(share) else 0
+    if not math.isfinite(share):
+        return ""
+    width = round(100 * min(1.0, max(0.0, share)), 1)
     return f'<span class="bar {_colour_class(style)}" aria-hidden="true"><i style="width:{width}%"></i></span>'
 
 

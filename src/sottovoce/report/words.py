@@ -76,8 +76,8 @@ def findings(entries: Sequence[Entry]) -> list[str]:
     label = "" if shared else f" (epsilon{SPACE}{at_most(best.statement.epsilon)})"
     sentences = [f"{opening}{best.name}{label} reaches {percent(best.accuracy)}{_against(best, references)}."]
     for other in others[:2]:
-        label = "" if shared else f" (epsilon{SPACE}{at_most(other.statement.epsilon)})"
-        sentences.append(f"{_introduced(other)}{label} reaches {_accuracy_beside(other, best)}{_cost(other, best)}.")
+        label = "" if shared else f"epsilon{SPACE}{at_most(other.statement.epsilon)}"
+        sentences.append(f"{_introduced(other, label)} reaches {_accuracy_beside(other, best)}{_cost(other, best)}.")
     return [*sentences, *_unmeasured(entries)]
 
 
@@ -114,9 +114,10 @@ def _against(best: Entry, references: Sequence[Entry]) -> str:
     )
 
 
-def _introduced(entry: Entry) -> str:
+def _introduced(entry: Entry, label: str) -> str:
     note = entry.note.strip().rstrip(".")
-    return f"{entry.name} ({note})" if 0 < len(note) <= LONGEST_NOTE else entry.name
+    asides = "; ".join(text for text in (note if len(note) <= LONGEST_NOTE else "", label) if text)
+    return f"{entry.name} ({asides})" if asides else entry.name
 
 
 def _accuracy_beside(entry: Entry, best: Entry) -> str:
