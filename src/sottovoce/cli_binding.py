@@ -139,6 +139,12 @@ def _kind(value: Any) -> str:
     )
 
 
+def takes(target: Callable[..., Any], key: str) -> bool:
+    """Whether a function or a class takes an argument of this name."""
+    parameters = parameters_of(target)
+    return key in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
 def parameters_of(target: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """The parameters by name; functions written in C may not tell them, and are taken to accept any key."""
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,8 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from sottovoce.cli_binding import bind, convert, nearest, parameters_of
+from sottovoce.cli_binding import bind, convert, nearest, takes
+from sottovoce.cli_support import place_of
 from sottovoce.config import Config, Named, data_keys
 from sottovoce.inputs import as_records
 from sottovoce.losses import LOSSES, METRICS
@@ -129,11 +129,9 @@ def _call(where: str, factory: Callable[..., Any], options: Mapping[str, Any], *
 
 def _account(error: Exception, *, tell: bool) -> str:
     """What happened where; with the message, unless that may quote a private record."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
     told = tell or isinstance(error, ImportError | SyntaxError | NameError | AttributeError)
     message = f": {error}" if told else " (the message is withheld, as it may quote a record; call it in Python)"
-    return f"{type(error).__name__}{place}{message}"
+    return f"{place_of(error)}{message}"
 
 
 def _metric(name: str, loss: Loss) -> Loss:
@@ -152,9 +150,9 @@ def _data(named: Named) -> tuple[dict[str, Any], dict[str, Any]]:
         return {"private": train, "validate": test, "shape": loaded.shape, "classes": loaded.classes}, options
     where = f"[data] {named.name}"
     factory = find("[data] name", named.name, tell=False)
-    takes = "records" in parameters_of(factory)
-    options = bind("[data]", options, factory, *(() if takes else (data_keys,)))
-    arguments = {key: value for key, value in options.items() if key != "records" or takes}
+    wanted = takes(factory, "records")
+    options = bind("[data]", options, factory, *(() if wanted else (data_keys,)))
+    arguments = {key: value for key, value in options.items() if key != "records" or wanted}
     return _parts(where, _call(where, factory, arguments, tell=False)), options
 
 
@@ -214,9 +212,13 @@ def _try_metrics(metrics: Mapping[str, Loss], model: nn.Module, validate: Tree) 
                 _call(f"[loss] the metric {name!r}", partial(metric, model, few), {}, tell=True)
 
 
-def _form(tree: Any) -> Any:
-    """The structure of a tree, with what each record looks like at its leaves."""
-    return repr(map_leaves(lambda leaf: (tuple(getattr(leaf, "shape", ()))[1:], str(getattr(leaf, "dtype", ""))), tree))
+def _form(tree: Any) -> str:
+    """The structure of a tree, with what each record looks like at its leaves; NumPy and torch count alike."""
+
+    def record(leaf: Any) -> str:
+        return f"{str(getattr(leaf, 'dtype', '')).removeprefix('torch.')}{list(getattr(leaf, 'shape', ()))[1:]}"
+
+    return repr(map_leaves(record, tree))
 
 
 def _shape_of(example: Tree) -> tuple[int, ...]:
@@ -231,9 +233,9 @@ def _model(config: Config, shape: Any, classes: Any) -> tuple[nn.Module, dict[st
     seed = options.get("seed", config.run.seed)
     if named.is_factory:
         factory = find("[model] name", named.name)
-        takes = parameters_of(factory)
-        options = bind("[model]", options, factory, *(() if "seed" in takes else (_seed,)))
-        arguments = {key: value for key, value in options.items() if key != "seed" or "seed" in takes}
+        wanted = takes(factory, "seed")
+        options = bind("[model]", options, factory, *(() if wanted else (_seed,)))
+        arguments = {key: value for key, value in options.items() if key != "seed" or wanted}
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             model = _call(where, factory, arguments, tell=True)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import sys
+import traceback
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
@@ -55,7 +56,9 @@ def command(*, as_json: bool) -> Generator[Output]:
         with _warnings_in_one_line(), contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
             yield output
     except SottovoceError as error:
-        typer.echo(f"error: {one_line(str(error))}", err=True)
+        # The loss fails on the public example only, so where it does is no secret.
+        cause = f" [{place_of(error.__cause__)}]" if isinstance(error, QueryError) and error.__cause__ else ""
+        typer.echo(f"error: {one_line(str(error))}{cause}", err=True)
         raise typer.Exit(exit_code(error)) from None
     except KeyboardInterrupt:
         typer.echo("interrupted: the steps that were run are charged, the rest of the run is not.", err=True)
@@ -71,6 +74,12 @@ def exit_code(error: SottovoceError) -> int:
     if isinstance(error, LedgerConflict | LedgerCorrupt):
         return LEDGER
     return USAGE if isinstance(error, ConfigurationError | DataError | QueryError) else FAILURE
+
+
+def place_of(error: BaseException) -> str:
+    """The type of an error and the line that raised it; nothing of its message."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return type(error).__name__ + (f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "")
 
 
 def to_json(document: object) -> str:

@@ -45,16 +45,17 @@ class Contestant:
 CONTESTANTS: Mapping[str, Contestant] = MappingProxyType(
     {
         "DP-SGD": Contestant(
-            method=DPSGD(lr=1.0, clip=1.0),
+            method=DPSGD(lr=0.25, clip=1.0),
             note="first-order: the noisy mean of clipped per-example gradients",
-            steps=300,
+            steps=250,
             batch_size=512,
+            update=Update(momentum=0.9),
         ),
         "DPZero": Contestant(
-            method=DPZero(lr=1e-3, clip=10.0, queries=4),
+            method=DPZero(lr=8e-3, clip=40.0, queries=4),
             note="zeroth-order: two forward passes for each of four random directions, no gradient",
-            steps=1500,
-            batch_size=512,
+            steps=1000,
+            batch_size=256,
             update=Update(schedule="linear"),
         ),
         "SGD": Contestant(
@@ -65,10 +66,10 @@ CONTESTANTS: Mapping[str, Contestant] = MappingProxyType(
             update=Update(momentum=0.9),
         ),
         "MeZO": Contestant(
-            method=MeZO(lr=1e-3, queries=4),
+            method=MeZO(lr=4e-3, queries=4, directions="sphere"),
             note="the zeroth-order reference without privacy",
-            steps=1500,
-            batch_size=512,
+            steps=1000,
+            batch_size=256,
             update=Update(schedule="linear"),
         ),
     }

@@ -33,8 +33,8 @@ from sottovoce.privacy.events import Event
 ACCOUNTANT = f"PLD (dp-accounting {version('dp-accounting')}, connect-the-dots, pessimistic)"
 CLOSED_FORM = "exact Gaussian differential privacy (closed form)"
 LARGEST_MULTIPLIER = 1e6
-# Relative, in the noise multiplier of a subsampled run; closed forms are found to 1e-12.
-CALIBRATION_TOLERANCE = 2e-4
+# Relative, in epsilon or the noise multiplier of a subsampled run; closed forms are found to 1e-12.
+CALIBRATION_TOLERANCE = 4e-4
 
 # The grid is refined until what it adds to epsilon is estimated below twice this share of it.
 _GRID_SHARE = 1e-3
@@ -202,7 +202,8 @@ def _merge(events: Sequence[Event]) -> _Releases:
 
 
 def _least(excess: Callable[[float], float], start: float, tolerance: float) -> float:
-    """The least positive number, to a relative tolerance, at which a falling excess is at most 0 (it is there).
+    """The least positive number at which a falling excess is at most 0: it is there, and least up to a tolerance,
+    relative in the number or absolute in the excess.
 
     By false position (Illinois) on the logarithm of the number; infinite if 1e12 is not enough.
     """
@@ -216,20 +217,22 @@ def _least(excess: Callable[[float], float], start: float, tolerance: float) -> 
     while above > 0:
         if high > 1e12:
             return math.inf
-        step = min(0.5, max(2 * step, 1.2 * above))
+        step = min(0.5, max(2 * step, 0.6 * above))
         low, below, high = high, above, high * math.exp(step)
         above = value(high)
     while below <= 0:
         if low < 1e-12:
             return high
-        step = min(0.5, max(2 * step, -1.2 * below))
+        step = min(0.5, max(2 * step, -0.6 * below))
         high, above, low = low, below, low * math.exp(-step)
         below = value(low)
     kept = 0
     while high - low > tolerance * high:
-        at = high * (low / high) ** (above / (above - below))
+        at = high * (low / high) ** ((above + tolerance / 2) / (above - below))
         at = min(high * (1 - tolerance / 2), max(low * (1 + tolerance / 2), at))
         now = value(at)
+        if -tolerance <= now <= 0:
+            return at
         if now > 0:
             low, below, above, kept = at, now, above / (2 if kept > 0 else 1), 1
         else:
@@ -267,9 +270,11 @@ def _epsilon(releases: _Releases, delta: float, replace: bool) -> float:
     full = gaussian_epsilon(releases.full_mu * (1 + replace), delta)
     if not releases.subsampled:
         return full
-    # What is cut off is 6e-6 of delta; to replace, the zero-out delta is unknown and far below.
-    log_mass = max(-600.0, min(_LOG_MASS * replace, math.log(delta) - math.log(releases.count) - 12))
-    at = _refined_curve(releases, lambda curve, near: _solve(curve, delta, replace, near, 1e-7), log_mass)[1]
+    # A step's delta beyond the cut is at most rate times the mass there (Balle et al. 2018, Theorem 2), 1.3e-4 of
+    # delta in all. To replace, the zero-out delta is unknown and far below.
+    meetings = sum(n * rate for rate, _, n in releases.subsampled) + 1
+    log_mass = max(-600.0, min(_LOG_MASS * replace, math.log(delta) - math.log(meetings) - 9, -1.0))
+    at = _refined_curve(releases, lambda curve, near: _solve(curve, delta, replace, near, 1e-6), log_mass)[1]
     return min(full, at * (1 + replace))
 
 
@@ -293,8 +298,8 @@ def _refined_curve(releases: _Releases, choose: _Choice, log_mass: float) -> tup
         at = choose(curve, at)
         if math.isinf(at):
             return curve, at
-        width = max(2 * interval, 0.01 * at)
-        slope = max((curve(at) - curve(at + width)) / width, 1e-3)
+        width = max(interval, 0.01 * at)  # on both sides: ``at`` may lie just beyond the grid's last loss
+        slope = max((curve(max(0.0, at - width)) - curve(at + width)) / (width + min(at, width)), 1e-3)
         wanted = math.sqrt(8 * _GRID_SHARE * max(at, 1 / slope) / (releases.count * (1 + slope)))
         if interval <= max(finest, 1.4 * wanted):
             return curve, at

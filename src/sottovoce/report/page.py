@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import base64
-import csv
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from sottovoce.report import explain, figures, words
 from sottovoce.report.details import Rows, setting_rows, statement_rows
 from sottovoce.report.entries import Entry, ordered
+from sottovoce.report.exports import to_json, write_csv
 
-SCHEMA = 1
-COLUMNS = (
-    "name", "private", "epsilon", "epsilon_spent", "delta", "neighbours", "accuracy", "seconds", "peak_memory_mb",
-    "steps", "note",
-)  # fmt: skip
 CAPTIONS = {
     "step": "What a step is worth: accuracy on the public test set after so many training steps.",
     "seconds": "What a second is worth: the same runs against the time they took, evaluation left out.",
@@ -49,8 +41,8 @@ def write(entries: Sequence[Entry], folder: Path, *, title: str, intro: str, fac
     page = _page(entries, title=title, intro=intro, facts=facts)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "entries.json").write_text(_json(entries, title, intro, facts), encoding="utf-8")
-    _write_csv(entries, folder / "comparison.csv")
+    (folder / "entries.json").write_text(to_json(entries, title, intro, facts), encoding="utf-8")
+    write_csv(entries, folder / "comparison.csv")
     path = folder / "report.html"
     path.write_text(page, encoding="utf-8")
     return path
@@ -146,8 +138,8 @@ def _comparison(entries: Sequence[Entry]) -> str:
     }
     rows = "".join(_row(entry, look[entry.name], most) for entry in entries)
     warning = (
-        '<p class="caution"><strong>NOT PRIVATE</strong> marks runs that read the records without protection. They '
-        "are references for comparison, nothing else.</p>\n"
+        '<p class="caution"><strong>NOT PRIVATE</strong> marks runs for which nothing is guaranteed. They are '
+        "references for comparison, nothing else.</p>\n"
         if not all(entry.private for entry in entries)
         else ""
     )
@@ -287,54 +279,3 @@ def _facts(facts: Mapping[str, str]) -> str:
 def _fact(name: str, text: str) -> str:
     is_command = name.casefold().startswith(("command", "reproduce", "to repeat", "repeat"))
     return f"<code>{escape(text)}</code>" if is_command else escape(text)
-
-
-def _json(entries: Sequence[Entry], title: str, intro: str, facts: Mapping[str, str]) -> str:
-    values = {
-        "schema": SCHEMA,
-        "title": title,
-        "headline": words.headline(entries),
-        "intro": intro,
-        "facts": dict(facts),
-        "entries": [{**asdict(entry), "private": entry.private} for entry in entries],
-    }
-    return json.dumps(_plain(values), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold: numbers that are infinite or absent become null, unknown objects their text."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
-
-
-def _write_csv(entries: Sequence[Entry], path: Path) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        for entry in entries:
-            bound, stated = entry.private, entry.statement
-            writer.writerow(
-                (
-                    entry.name,
-                    entry.private,
-                    _cell(stated.epsilon if bound else math.inf),
-                    _cell(stated.epsilon_spent if bound else math.inf),
-                    _cell(stated.delta if bound else math.inf),
-                    stated.neighbours if bound else "",
-                    _cell(entry.accuracy),
-                    _cell(entry.seconds),
-                    _cell(entry.peak_memory),
-                    stated.steps_run,
-                    entry.note,
-                )
-            )
-
-
-def _cell(value: float) -> float | str:
-    """Empty where there is no number."""
-    return float(value) if math.isfinite(value) else ""

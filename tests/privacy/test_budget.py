@@ -1,0 +1,37 @@
+import dataclasses
+import math
+
+import pytest
+
+from sottovoce.privacy.budget import Budget
+from sottovoce.privacy.errors import ConfigurationError
+
+
+def test_the_default_relation_leaves_the_number_of_records_public():
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    assert (budget.neighbours, budget.unit) == ("zero-out", "record")
+
+
+def test_a_budget_cannot_be_changed_after_the_fact():
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        budget.epsilon = 2.0  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
+def test_epsilon_must_be_positive_and_finite(epsilon: float):
+    with pytest.raises(ConfigurationError, match="epsilon"):
+        Budget(epsilon=epsilon, delta=1e-6)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-6, 2.0, math.nan])
+def test_delta_must_lie_between_0_and_1(delta: float):
+    with pytest.raises(ConfigurationError, match="delta"):
+        Budget(epsilon=1.0, delta=delta)
+
+
+def test_unknown_relations_and_units_are_refused_with_the_known_ones():
+    with pytest.raises(ConfigurationError, match="zero-out, add-remove, replace-one"):
+        Budget(epsilon=1.0, delta=1e-6, neighbours="swap")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigurationError, match="record"):
+        Budget(epsilon=1.0, delta=1e-6, unit="user")  # pyright: ignore[reportArgumentType]
