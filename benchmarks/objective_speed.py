@@ -5,7 +5,7 @@
 
 Times are medians of interleaved repetitions: two plain inference forwards with their per-example losses, then the
 two-point evaluation x + lambda u, x - lambda u over the same batch, the drawing of a new direction included. Peak
-memory is ru_maxrss, each measurement in a process of its own. Every process first evaluates a tiny model by the lean
+memory is the kernel's high-water mark of resident memory, each measurement in a process of its own. Every process first evaluates a tiny model by the lean
 strategy: the pages of torch's and numpy's own code, about 5 MiB whatever the model, are then in both sides of the
 comparison; the process "bare inference" does without, and shows them.
 """
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -112,6 +113,18 @@ def large_model() -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(WIDTH, 10)).eval()
 
 
+def peak_memory() -> float:
+    """Peak resident bytes of this program.
+
+    Linux's ru_maxrss would not do: it survives exec, so that a child starts from its parent's peak.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        (peak,) = [row for row in status.read_text().splitlines() if row.startswith("VmHWM")]
+        return 1024.0 * int(peak.split()[1])
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)  # bytes on macOS
+
+
 def load_code(kind: str) -> None:
     """Bring what an evaluation runs into memory, with a model of 33 parameters."""
     tiny = ModuleObjective(nn.Linear(10, 3), cross_entropy, strategy="lean")
@@ -127,7 +140,7 @@ def measure(what: str, kind: str, repetitions: int) -> dict[str, float]:
     objective = ModuleObjective(model, cross_entropy, strategy="fast" if what == "fast" else "lean")
     batch = (torch.randn(ROWS, WIDTH), torch.zeros(ROWS, dtype=torch.int64))
     layout = objective.parameters.layout
-    resting = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    resting = peak_memory()
 
     def run(step: int) -> None:
         if what.endswith("inference"):
@@ -138,9 +151,7 @@ def measure(what: str, kind: str, repetitions: int) -> dict[str, float]:
             objective.losses_along(batch, u, 0, 1e-3)
 
     times = interleaved({what: run}, repetitions)[what]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    unit = 1 if sys.platform == "darwin" else 1024
-    return {"peak": peak * unit, "resting": resting * unit, "seconds": statistics.median(times)}
+    return {"peak": peak_memory(), "resting": resting, "seconds": statistics.median(times)}
 
 
 def memory(kind: str, repetitions: int) -> None:

@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from sottovoce.balances import Balance, balances
 from sottovoce.cli_binding import nearest
 from sottovoce.cli_support import AsJson, Output, command
 from sottovoce.privacy.accounting import gaussian_epsilon
 from sottovoce.privacy.budget import Budget, Neighbours
 from sottovoce.privacy.errors import ConfigurationError
-from sottovoce.privacy.ledger import DatasetRecord, Grant, Ledger, RunRecord, default_path
+from sottovoce.privacy.ledger import Grant, Ledger, RunRecord, default_path
 
 app = typer.Typer(
     help="The record of what was spent on each data set: show it, settle dead runs, open a budget.",
@@ -40,7 +41,7 @@ def show(
     with command(as_json=as_json) as output:
         if (ledger := _existing(path, output)) is None:
             return
-        datasets, runs = ledger.datasets(), ledger.runs(dataset)
+        datasets, runs = balances(ledger), ledger.runs(dataset)
         if dataset is not None:
             chosen = [each for each in datasets if each.name == dataset]
             if not chosen:
@@ -59,9 +60,10 @@ def show(
 
 @app.command("settle")
 def settle(*, path: LedgerFile = None, as_json: AsJson = False) -> None:
-    """Charge the runs whose process is gone, and return what they had reserved and cannot have used.
+    """Charge the runs whose process is gone for every step that they may have released, and for no more.
 
-    Such a run is charged for every step that it may have released. Runs that are alive are left alone.
+    What they had reserved beyond that returns, unless the data set was granted to a single run. Runs that are alive are
+    left alone.
     """
     with command(as_json=as_json) as output:
         if (ledger := _existing(path, output)) is None:
@@ -70,8 +72,8 @@ def settle(*, path: LedgerFile = None, as_json: AsJson = False) -> None:
         output.document = {"path": ledger.path, "exists": True, "settled": settled}
         for run in settled:
             output.text(
-                f"run {run.run_id} on {run.dataset!r}: charged {run.steps_charged} of {run.steps_planned} steps; the "
-                "rest returned."
+                f"run {run.run_id} on {run.dataset!r}: charged {run.steps_charged} of {run.steps_planned} steps, all "
+                "that it may have released."
             )
         if not settled:
             output.text("No dead runs: there is nothing to settle.")
@@ -101,7 +103,7 @@ def open_dataset(
         budget = Budget(epsilon=epsilon, delta=delta, neighbours=relation)
         ledger = Ledger.open(path)
         ledger.open_dataset(name, budget, kind)
-        record = next(each for each in ledger.datasets() if each.name == name)
+        record = next(each for each in balances(ledger) if each.name == name)
         output.document = {"path": ledger.path, "dataset": _dataset_document(record)}
         output.text(f"data set {name!r}: {_guarantee(record)}, grant {record.grant}; {_left(record)} is left.")
 
@@ -125,41 +127,41 @@ def _choice(option: str, given: str, alias: Any) -> Any:
     return given
 
 
-def _dataset_document(record: DatasetRecord) -> dict[str, Any]:
+def _dataset_document(record: Balance) -> dict[str, Any]:
     return {**vars(record), "epsilon_spent": _epsilon_spent(record), "epsilon_left": _epsilon_left(record)}
 
 
-def _epsilon_spent(record: DatasetRecord) -> float:
+def _epsilon_spent(record: Balance) -> float:
     """What all runs so far amount to, live reservations included, at the data set's delta."""
     if record.mu_spent is None:
         return record.epsilon * record.spent
     return gaussian_epsilon(record.mu_spent, record.delta) if record.mu_spent else 0.0
 
 
-def _epsilon_left(record: DatasetRecord) -> float:
+def _epsilon_left(record: Balance) -> float:
     """The epsilon of the largest single run that still fits, at the data set's delta."""
     if record.mu_limit is None or not record.remaining:
         return record.epsilon * record.remaining
     return min(record.epsilon, gaussian_epsilon(record.mu_limit * math.sqrt(record.remaining), record.delta))
 
 
-def _guarantee(record: DatasetRecord) -> str:
+def _guarantee(record: Balance) -> str:
     return f"epsilon {record.epsilon:g}, delta {record.delta:g}, {record.neighbours}, per {record.unit}"
 
 
-def _spent(record: DatasetRecord) -> str:
+def _spent(record: Balance) -> str:
     if record.mu_spent is None:
         return "all" if record.spent else "nothing"
     return f"epsilon {_epsilon_spent(record):.4g} ({record.spent:.1%})"
 
 
-def _left(record: DatasetRecord) -> str:
+def _left(record: Balance) -> str:
     if record.spent >= 1:
         return "nothing"
     return f"a run of epsilon {_epsilon_left(record):.4g}" + (f" ({record.remaining:.1%})" if record.mu_limit else "")
 
 
-def _print(ledger: Ledger, datasets: list[DatasetRecord], runs: list[RunRecord]) -> None:
+def _print(ledger: Ledger, datasets: list[Balance], runs: list[RunRecord]) -> None:
     console = Console(highlight=False, soft_wrap=False)
     budgets = Table(title=f"Data sets ({escape(str(ledger.path))})", title_justify="left")
     for column in ("data set", "budget", "grant", "spent", "left"):
@@ -184,7 +186,7 @@ def _print(ledger: Ledger, datasets: list[DatasetRecord], runs: list[RunRecord])
     if any(run.state == "dead" for run in runs):
         console.print(
             "Dead runs were cut off: they hold their whole reservation until `sottovoce ledger settle` charges the "
-            "steps that they may have released and returns the rest."
+            "steps that they may have released, and no more."
         )
 
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import pytest
 
+from sottovoce.balances import balances
 from sottovoce.privacy.accounting import gaussian_mu, gaussian_mu_for
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import BudgetExhausted, LedgerConflict, LedgerCorrupt
@@ -357,4 +358,4 @@ def test_a_killed_ledger_opens_with_what_was_committed(tmp_path):
         with pytest.raises(BudgetExhausted, match="sottovoce ledger settle"):
             ledger.reserve(budget=BUDGET, events=PLAN, dataset="clinic")
         assert ledger.settle_dead()[0].steps_charged == 7
-        assert ledger.datasets()[0].remaining == 0
+        assert balances(ledger)[0].remaining == 0

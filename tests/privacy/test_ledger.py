@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from sottovoce.balances import balances
 from sottovoce.privacy.accounting import calibrate, epsilon, gaussian_mu, gaussian_mu_for
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import (
@@ -78,7 +79,7 @@ def any_ledger(request, path):
 
 
 def test_a_run_from_reservation_to_settlement(any_ledger):
-    run = any_ledger.reserve(budget=BUDGET, events=poisson(steps=50), description={"method": "DPZero"})
+    run = any_ledger.reserve(budget=BUDGET, events=poisson(steps=50))
     assert run.mark == 0
     assert not run.covers(0)
     run.lease(10)
@@ -94,7 +95,6 @@ def test_a_run_from_reservation_to_settlement(any_ledger):
     assert (record.state, record.mark, record.steps_charged) == ("settled", 50, 42)
     assert (record.dataset, record.epsilon, record.delta, record.neighbours) == (None, 1.0, 1e-5, "zero-out")
     assert record.events == tuple(poisson(steps=50))
-    assert record.description == {"method": "DPZero"}
     assert record.started <= record.ended and record.started.endswith("+00:00")
 
 
@@ -167,13 +167,13 @@ def test_an_infinite_multiplier_survives_the_journal(ledger):
 def test_a_new_name_is_opened_with_the_runs_own_budget(any_ledger):
     noise = calibrate(lambda z: poisson(noise=z), BUDGET)
     run = any_ledger.reserve(budget=BUDGET, events=poisson(noise), dataset="clinic-2026")
-    (dataset,) = any_ledger.datasets()
+    (dataset,) = balances(any_ledger)
     assert (dataset.name, dataset.grant, dataset.unit) == ("clinic-2026", "single", "record")
     assert (dataset.epsilon, dataset.delta, dataset.neighbours) == (1.0, 1e-5, "zero-out")
     assert (dataset.spent, dataset.remaining, dataset.mu_limit) == (1, 0, None)
     run.lease(1)
     run.settle(1)
-    assert any_ledger.datasets()[0].remaining == 0
+    assert balances(any_ledger)[0].remaining == 0
     assert any_ledger.runs("clinic-2026")[0].plan_epsilon == epsilon(poisson(noise), 1e-5)
     assert any_ledger.runs("another") == []
 
@@ -182,7 +182,7 @@ def test_a_single_run_may_not_cost_more_than_the_data_set_has(any_ledger):
     noise = calibrate(lambda z: poisson(noise=z), BUDGET)
     with pytest.raises(BudgetExhausted, match=r"epsilon = 1\.[0-9]+ at delta = 1e-05"):
         any_ledger.reserve(budget=BUDGET, events=poisson(noise * 0.98), dataset="clinic")
-    assert any_ledger.datasets() == [] and any_ledger.runs() == [], "a refused run opens nothing"
+    assert balances(any_ledger) == [] and any_ledger.runs() == [], "a refused run opens nothing"
     any_ledger.open_dataset("clinic", Budget(epsilon=0.5, delta=1e-5), "single")
     with pytest.raises(BudgetExhausted, match=r"has 0\.5"):
         any_ledger.reserve(budget=BUDGET, events=poisson(noise), dataset="clinic")
@@ -214,7 +214,7 @@ def test_a_second_run_on_a_single_grant_is_refused_with_the_reason(any_ledger, s
 
 def test_a_run_that_released_nothing_gives_the_grant_back(ledger):
     ledger.reserve(budget=BUDGET, events=full_batch(noise=1e3), dataset="a").settle(0)
-    assert ledger.datasets()[0].remaining == 1
+    assert balances(ledger)[0].remaining == 1
     dropped = ledger.reserve(budget=BUDGET, events=full_batch(noise=1e3), dataset="a")
     del dropped
     gc.collect()
@@ -237,7 +237,7 @@ def test_unsubsampled_runs_share_to_the_last_bit_and_no_further(any_ledger):
     run.lease(9)
     run.settle(9)
     any_ledger.reserve(budget=BUDGET, events=mu_of(MU * 0.8 * (1 - 1e-12)), dataset="clinic")
-    (dataset,) = any_ledger.datasets()
+    (dataset,) = balances(any_ledger)
     assert 1 - 1e-9 < dataset.spent <= 1
     assert dataset.mu_limit == MU and dataset.mu_spent == pytest.approx(MU)
     with pytest.raises(BudgetExhausted, match="mu"):
@@ -296,7 +296,7 @@ def test_steps_that_were_not_run_are_refunded(any_ledger):
         run.lease(steps_run)
         run.settle(steps_run)
         assert any_ledger.runs()[-1].mu == gaussian_mu(first_steps(plan, steps_run))
-    assert any_ledger.datasets()[0].remaining < 1e-9
+    assert balances(any_ledger)[0].remaining < 1e-9
 
 
 def test_a_single_pass_costs_its_one_gaussian_once_it_has_begun(any_ledger):
@@ -366,7 +366,7 @@ def test_names_that_nobody_could_read_are_refused(any_ledger, name):
 def test_names_may_hold_any_printable_text(ledger):
     name = "Klinik Süd'; DROP TABLE entries; --" + "x" * 160
     ledger.open_dataset(name, BUDGET, "single")
-    assert [dataset.name for dataset in ledger.datasets()] == [name]
+    assert [dataset.name for dataset in balances(ledger)] == [name]
 
 
 def test_an_unknown_grant_is_refused(any_ledger):
@@ -450,10 +450,10 @@ def test_a_ledger_is_found_again(path):
         run = ledger.reserve(budget=BUDGET, events=full_batch(), dataset="clinic")
         run.lease(10)
         run.settle(10)
-        before = ledger.runs(), ledger.datasets(), ledger.entries()
+        before = ledger.runs(), balances(ledger), ledger.entries()
     assert list(files_of(path.parent)) == ["ledger.db"], "a closed ledger is one file"
     with closing(Ledger.open(str(path), create=False)) as ledger:
-        assert (ledger.runs(), ledger.datasets(), ledger.entries()) == before
+        assert (ledger.runs(), balances(ledger), ledger.entries()) == before
         assert ledger.path == path
 
 

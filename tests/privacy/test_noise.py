@@ -17,9 +17,10 @@ from opacus.optimizers.optimizer import _generate_noise
 from scipy import special, stats
 
 from sottovoce.privacy import noise
-from sottovoce.privacy.entropy import OperatingSystemEntropy, ReplayableEntropy
+from sottovoce.privacy.entropy import OperatingSystemEntropy
 from sottovoce.privacy.errors import ConfigurationError, PrivacyError
 from sottovoce.privacy.noise import ERROR_BOUND, add_noise, grid_for, grid_normals, rounded_normals
+from sottovoce.testing import ReplayableEntropy
 
 FALSE_ALARM = 1e-6
 DEFAULT_SCALE = 1.1 * 2**24

@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from sottovoce.privacy.entropy import OperatingSystemEntropy, ReplayableEntropy
+from sottovoce.privacy.entropy import OperatingSystemEntropy
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.privacy.sampling import FullBatch, Poisson, SinglePass
+from sottovoce.testing import ReplayableEntropy
 
 OS = OperatingSystemEntropy()
 

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from sottovoce.privacy import tree
-from sottovoce.privacy.entropy import OperatingSystemEntropy, ReplayableEntropy
+from sottovoce.privacy.entropy import OperatingSystemEntropy
 from sottovoce.privacy.errors import ConfigurationError, PlanViolation
 from sottovoce.privacy.tree import (
     Factorisation,
-    default_factorisation,
     prefix_noise,
     rounding_bound,
     sensitivity,
 )
+from sottovoce.testing import ReplayableEntropy
 
 BOTH: tuple[Factorisation, Factorisation] = ("fenwick", "toeplitz")
 LENGTHS = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100]
@@ -311,17 +311,10 @@ def test_what_was_handed_out_is_not_the_state(factorisation):
 
 
 @pytest.mark.parametrize("factorisation", BOTH)
-def test_the_kind_says_whether_it_is_exact(factorisation):
+def test_noise_is_a_vector_of_whole_grid_cells(factorisation):
     noise = prefix_noise(factorisation, length=2, width=3, scale=9.0, entropy=OperatingSystemEntropy())
-    assert noise.exact is (factorisation == "fenwick")
     first = noise.next()
     assert first.dtype == np.int64 and first.shape == (3,)
-
-
-def test_default_is_toeplitz_up_to_a_gigabyte():
-    assert default_factorisation(1, 1) == "toeplitz"
-    assert default_factorisation(1000, 125_000) == "toeplitz"
-    assert default_factorisation(1000, 125_001) == "fenwick"
 
 
 @pytest.mark.parametrize("factorisation", BOTH)
@@ -364,6 +357,3 @@ def test_senseless_plans_are_refused(wrong):
     elif "scale" in wrong:
         with pytest.raises(ConfigurationError):
             rounding_bound(4, wrong["scale"])
-    else:
-        with pytest.raises(ConfigurationError):
-            default_factorisation(plan["length"], plan["width"])

@@ -33,6 +33,7 @@ from sottovoce.privacy.events import Event
 ACCOUNTANT = f"PLD (dp-accounting {version('dp-accounting')}, connect-the-dots, pessimistic)"
 CLOSED_FORM = "exact Gaussian differential privacy (closed form)"
 LARGEST_MULTIPLIER = 1e6
+SMALLEST_MULTIPLIER = 0.05  # for subsampled runs: below, noise is no protection and its losses overflow
 # Relative, in epsilon or the noise multiplier of a subsampled run; closed forms are found to 1e-12.
 CALIBRATION_TOLERANCE = 4e-4
 
@@ -117,8 +118,7 @@ def calibrate(events_of: Callable[[float], Sequence[Event]], budget: Budget) -> 
     Raises:
         ConfigurationError: if no multiplier up to 1e6 is enough, or nothing is released.
     """
-    example = _merge(events_of(1.0))
-    if example.count == 0:
+    if (example := _merge(events_of(1.0))).count == 0:
         raise ConfigurationError("the events release nothing, so there is no noise to calibrate; plan a step.")
     mu = gaussian_mu_for(budget.epsilon, budget.delta) / (1 + _is_replacement(budget.neighbours))
     tolerance = CALIBRATION_TOLERANCE if example.subsampled else 1e-12
@@ -128,7 +128,8 @@ def calibrate(events_of: Callable[[float], Sequence[Event]], budget: Budget) -> 
         return math.log(max(spent, 1e-30) / budget.epsilon) + 1e-15  # for the rounding of this line
 
     start = _least(lambda z: _merge(events_of(z)).limit_mu / mu - 1, 1.0, tolerance)
-    multiplier = _least(excess, min(start, LARGEST_MULTIPLIER), tolerance)
+    floor = SMALLEST_MULTIPLIER if example.subsampled else 1e-12
+    multiplier = _least(excess, min(max(start, floor), LARGEST_MULTIPLIER), tolerance, floor)
     if multiplier > LARGEST_MULTIPLIER:
         raise ConfigurationError(f"no noise multiplier up to {LARGEST_MULTIPLIER:g} keeps {budget}; take fewer steps.")
     return multiplier
@@ -201,9 +202,10 @@ def _merge(events: Sequence[Event]) -> _Releases:
     return _Releases(math.sqrt(squared_mu), tuple(sorted((r, z, n) for (r, z), n in subsampled.items() if n)))
 
 
-def _least(excess: Callable[[float], float], start: float, tolerance: float) -> float:
-    """The least positive number at which a falling excess is at most 0: it is there, and least up to a tolerance,
-    relative in the number or absolute in the excess.
+def _least(excess: Callable[[float], float], start: float, tolerance: float, floor: float = 1e-12) -> float:
+    """The least number from ``floor`` on at which a falling excess is at most 0.
+
+    It is there, and the number is least up to a tolerance, relative in the number or absolute in the excess.
 
     By false position (Illinois) on the logarithm of the number; infinite if 1e12 is not enough.
     """
@@ -211,9 +213,8 @@ def _least(excess: Callable[[float], float], start: float, tolerance: float) -> 
     def value(at: float) -> float:
         return min(50.0, max(-50.0, excess(at)))
 
-    low = high = start
+    low, high, step, kept = start, start, tolerance, 0
     below = above = value(start)
-    step = tolerance
     while above > 0:
         if high > 1e12:
             return math.inf
@@ -221,12 +222,11 @@ def _least(excess: Callable[[float], float], start: float, tolerance: float) -> 
         low, below, high = high, above, high * math.exp(step)
         above = value(high)
     while below <= 0:
-        if low < 1e-12:
-            return high
+        if low <= floor:
+            return low
         step = min(0.5, max(2 * step, -0.6 * below))
-        high, above, low = low, below, low * math.exp(-step)
+        high, above, low = low, below, max(floor, low * math.exp(-step))
         below = value(low)
-    kept = 0
     while high - low > tolerance * high:
         at = high * (low / high) ** ((above + tolerance / 2) / (above - below))
         at = min(high * (1 - tolerance / 2), max(low * (1 + tolerance / 2), at))
@@ -288,10 +288,10 @@ def _refined_curve(releases: _Releases, choose: _Choice, log_mass: float) -> tup
     reach = math.sqrt(-2 * log_mass)
     widest = releases.mu * (releases.mu + 2 * reach)
     for rate, multiplier, _ in releases.subsampled:
-        largest = math.log(rate) + (0.5 / multiplier + reach) / multiplier
-        widest = max(widest, float(np.logaddexp(math.log1p(-rate), largest)) - math.log1p(-rate))
+        largest = (0.5 / multiplier + reach) / multiplier + math.log(rate) - math.log1p(-rate)
+        widest = max(widest, float(np.logaddexp(0, largest)))
     finest = max(_FINEST_INTERVAL, widest / _MOST_CELLS)  # a coarser grid is safe, only less tight
-    interval = max(finest, min(0.25, 0.5 * max(releases.limit_mu, 0.2) / math.sqrt(releases.count)))
+    interval = max(finest, min(0.25, 0.5 * max(releases.limit_mu, 0.05) / math.sqrt(releases.count)))
     at = 1.0
     while True:
         curve = _curve(releases, interval, log_mass)

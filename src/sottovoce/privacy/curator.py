@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NoReturn
 
 import numpy as np
 import torch
@@ -30,16 +29,18 @@ from sottovoce.privacy.noise import add_noise, grid_for
 from sottovoce.privacy.plan import Plan, Stage
 from sottovoce.privacy.records import Records
 from sottovoce.privacy.sampling import Indices
-from sottovoce.privacy.trees import Tree
+from sottovoce.privacy.secret import Secret
 from sottovoce.privacy.window import Window
 
 _LARGEST_LEASE = 256
 _LEASE_UNDER_FIXED_ENTROPY = 16  # two replayed runs are compared, and timings must not tell them apart
 
+_UP = 1 + 2.0**-48  # noise is never below the real number that is accounted, whatever its computation rounded
+
 Answer = Callable[..., Tensor]
 
 
-class Batch:
+class Batch(Secret):
     """An opaque handle on the records of one step. It answers bounded questions, with noise."""
 
     __slots__ = ("_release", "_running_sum")
@@ -66,14 +67,8 @@ class Batch:
     def skip(self) -> None:
         """Ask nothing: the answer is known to be zero. The step is paid for all the same."""
 
-    def __repr__(self) -> str:
-        return "Batch(private)"
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a batch is a handle on private records and is not pickled")
-
-
-class Curator:
+class Curator(Secret):
     """Holds private records and lets out what a frozen plan allows, with noise calibrated to a budget.
 
     Args:
@@ -89,7 +84,7 @@ class Curator:
     __slots__ = (
         "_draws", "_entropy", "_evaluator", "_indices", "_ledger", "_records", "_reservation", "_step", "_steps",
         "_switches", "_taken", "_window", "budget", "closed", "dataset", "exposed", "grids", "lease_block",
-        "noise_multiplier", "physical_rows", "plan", "steps_run",
+        "noise_multiplier", "physical_rows", "plan", "record_count", "steps_run", "switches",
     )  # fmt: skip
 
     def __init__(
@@ -110,43 +105,26 @@ class Curator:
                 f"the testing switches {', '.join(self._switches.active)} are on: such a run is not private and "
                 f"cannot be entered for the data set {dataset!r}. Leave out dataset=."
             )
-        self.plan = plan
-        self.budget = budget
-        self.dataset = dataset
+        self.plan, self.budget, self.dataset = plan, budget, dataset
+        self.switches = self._switches.active  # any testing switch makes the run NOT PRIVATE
+        self.record_count = records.count  # public under every relation but add/remove
         self.physical_rows = physical_batch(plan, max_physical_batch)
         self.noise_multiplier = accounting.calibrate(plan.events, budget)
         self.lease_block = 1 if self._switches.fixed_entropy is None else _LEASE_UNDER_FIXED_ENTROPY
-        self.steps_run = 0
-        self.closed = False
+        self.steps_run, self.closed = 0, False
         self.grids: dict[float, float] = {}  # the bounds that were released under, each with its grid: public
         self.exposed: list[Tensor] = []  # the exact sums, under `testing.expose_answers` alone
         self._records = records
         self._evaluator = Evaluator(records, self.physical_rows, torch.device(device))
         self._ledger = Ledger.in_memory() if ledger is None else ledger
-        self._entropy: Entropy = self._switches.entropy()
+        self._entropy: Entropy = self._switches.entropy
         self._reservation: Reservation | None = None
         self._steps = [(stage, step) for stage in plan.stages for step in range(stage.sampler.steps)]
         self._step = -1
         self._draws: Iterator[Indices] = iter(())
-        self._indices: Indices | None = None
+        self._indices: Indices = np.empty(0, dtype=np.int64)  # who is in the batch
         self._taken: list[float] = []
         self._window: Window | None = None
-
-    def __repr__(self) -> str:
-        return "Curator(private)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a curator holds private records and is not pickled")
-
-    @property
-    def switches(self) -> tuple[str, ...]:
-        """The testing switches that this run was made under; any of them makes it NOT PRIVATE."""
-        return self._switches.active
-
-    @property
-    def record_count(self) -> int:
-        """The number of records; public under every relation but add/remove."""
-        return self._records.count
 
     def epsilon(self, steps: int | None = None) -> float:
         """The budget spent after so many steps (those run so far by default); infinite under a testing switch."""
@@ -154,10 +132,6 @@ class Curator:
             return math.inf
         events = first_steps(self.plan.events(self.noise_multiplier), self.steps_run if steps is None else steps)
         return accounting.epsilon(events, self.budget.delta, self.budget.neighbours)
-
-    def examples(self) -> Tree:
-        """A padded batch of the public example, in the one physical shape that queries see."""
-        return self._evaluator.examples()
 
     def rehearse(self, step: Callable[[Batch], object]) -> float:
         """Run one step of a method on the public example alone; returns its seconds.
@@ -175,21 +149,15 @@ class Curator:
             self.lease_block = max(1, min(_LARGEST_LEASE, int(1 / max(seconds, 1e-9))))
         return seconds
 
-    def open(self) -> None:
-        """Reserve the whole plan, durably. Idempotent; the first batch does it if nobody did."""
-        if self._reservation is None:
-            self._reservation = self._ledger.reserve(
-                budget=self.budget,
-                events=self.plan.events(self.noise_multiplier),
-                dataset=self.dataset,
-                description={"steps": self.plan.steps, "not private": list(self.switches)},
-            )
-
     def batches(self) -> Iterator[Batch]:
-        """The plan's batches in order, once. Each exists only under a lease that was durable before it."""
+        """Reserve the whole plan, and hand out its batches in order, once.
+
+        Each exists only under a lease that was durable before it.
+        """
         if self._step >= 0 or self.closed:
             raise PlanViolation("this run's batches were handed out already: a new run needs a new session.")
-        self.open()
+        events = self.plan.events(self.noise_multiplier)
+        self._reservation = self._ledger.reserve(budget=self.budget, events=events, dataset=self.dataset)
         for step, (stage, within) in enumerate(self._steps):
             self._lease(step)
             if within == 0:
@@ -203,31 +171,24 @@ class Curator:
         """Settle: the steps really run are charged, the rest of the reservation returns. Idempotent."""
         if not self.closed:
             self.closed = True
-            self._indices = self._window = None
+            self._indices, self._window = self._indices[:0], None
             if self._reservation is not None:
                 self._reservation.settle(self.steps_run)
 
-    def _lease(self, step: int) -> Reservation:
+    def _lease(self, step: int) -> None:
         """Make it durable that ``step`` may have been released, before its batch exists."""
-        if self._reservation is None or self.closed:
-            raise LedgerConflict("there is no reservation for this run; nothing was released.")
+        assert self._reservation is not None
         if step >= self._reservation.mark:
             self._reservation.lease(min(step + self.lease_block, self.plan.steps))
-        return self._reservation
 
     def _enter(self, step: int, bound: float) -> Stage:
         """What every answer checks before it looks at data."""
-        if self.closed or step != self._step or self._indices is None:
+        if self.closed or step != self._step:
             raise PlanViolation("this batch is over: a batch answers only until the next one is drawn.")
         if self._reservation is None or not self._reservation.covers(step):
             raise LedgerConflict("no live lease covers this step; nothing was released.")
         _check_bound(bound)
         return self._steps[step][0]
-
-    def _members(self) -> Indices:
-        """Who is in the batch: secret, so it never sits in a frame from which an error can leave."""
-        assert self._indices is not None
-        return self._indices
 
     def _take_share(self, stage: Stage, share: float) -> None:
         """Each planned share is released once."""
@@ -247,11 +208,11 @@ class Curator:
         self._evaluator.probe(query)
         grid = self.grids.setdefault(bound, grid_for(bound))
         sigma = self.noise_multiplier * stage.relative_noise * bound / math.sqrt(share)
-        sums = self._evaluator.sums(query, self._members(), bound=bound, grid=grid)
+        sums = self._evaluator.sums(query, self._indices, bound=bound, grid=grid)
         self._expose(sums)
         if not self._switches.no_noise:
             noise = self._entropy.fork("noise", step, len(self._taken))
-            sums = add_noise(sums, _rounded_up(sigma) / grid, noise)
+            sums = add_noise(sums, sigma * _UP / grid, noise)
         return torch.as_tensor(sums.astype(np.float64)) * grid / stage.sampler.divisor(self._steps[step][1])
 
     def _running_sum(self, step: int, query: Query, bound: float) -> Tensor:
@@ -265,14 +226,14 @@ class Curator:
                 first_step=step - leaf,
                 plan=stage.running_sum,
                 width=query.width,
-                sigma=_rounded_up(sigma / math.sqrt(stage.running_sum.share)),
+                sigma=sigma * _UP / math.sqrt(stage.running_sum.share),
                 entropy=self._entropy.fork("running sum", step - leaf),
             )
         divisor = stage.sampler.divisor(self._steps[step][1])
         self._window.check(leaf, query.width, bound / divisor)
         self._evaluator.probe(query)
         sums = self._evaluator.sums(
-            query, self._members(), bound=bound / divisor, grid=self._window.grid, prescale=1 / divisor
+            query, self._indices, bound=bound / divisor, grid=self._window.grid, prescale=1 / divisor
         )
         noisy = self._window.add(leaf, sums, noiseless=self._switches.no_noise)
         self._expose(self._window.exact_sum)
@@ -301,11 +262,6 @@ def _without_frames(answer: Answer, *arguments: object) -> Tensor:
         raise error.with_traceback(None) from None
 
 
-def _rounded_up(sigma: float) -> float:
-    """Never below the real number that the accountant speaks of, whatever the last operations rounded."""
-    return sigma * (1 + 2.0**-48)
-
-
 def _check_bound(bound: float) -> None:
     if not (math.isfinite(bound) and bound > 0):
         raise ConfigurationError(f"bound={bound}: the clip must be positive and finite.")
@@ -313,14 +269,10 @@ def _check_bound(bound: float) -> None:
 
 def _check(records: Records, plan: Plan, budget: Budget, max_physical_batch: int) -> None:
     if records.count > LARGEST_COUNT or max_physical_batch < 1:
-        raise ConfigurationError(
-            f"{records.count} records, max_physical_batch={max_physical_batch}: at most 2^28 records can be summed "
-            "exactly, and a physical batch holds at least one."
-        )
+        asked = f"{records.count} records, max_physical_batch={max_physical_batch}"
+        raise ConfigurationError(f"{asked}: at most 2^28 records are summed exactly; a batch holds at least one.")
     for stage in plan.stages:
         stage.sampler.check(records.count)
         if budget.neighbours == "add-remove" and stage.sampler.event(1.0).sampling == "single-pass":
-            raise ConfigurationError(
-                "neighbours='add-remove' has no meaning for disjoint blocks (all later blocks would shift): use "
-                "neighbours='zero-out'."
-            )
+            why = "all later blocks would shift; use neighbours='zero-out'"
+            raise ConfigurationError(f"neighbours='add-remove' has no meaning for disjoint blocks: {why}.")

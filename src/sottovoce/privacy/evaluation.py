@@ -38,13 +38,16 @@ class Query(Protocol):
 
 
 def physical_batch(plan: Plan, largest: int) -> int:
-    """The one padded shape of a run: the smallest multiple of 16 that holds nearly every batch, capped.
+    """The one padded shape of a run: the smallest multiple of 16 that holds nearly every batch.
+
+    Beyond ``largest`` it is the smallest that holds nearly every batch in equal parts.
 
     A kernel may round a row differently in another shape, and a record's contribution must not depend on who
     else was sampled; so every micro-batch has this shape, whatever the realised batch size.
     """
     expected = max(stage.sampler.largest_expected_batch() for stage in plan.stages)
-    return max(1, min(16 * math.ceil(expected / 16), largest))
+    parts = math.ceil(expected / largest)
+    return min(16 * math.ceil(expected / parts / 16), largest)
 
 
 class Evaluator:
@@ -69,11 +72,9 @@ class Evaluator:
             return
         answer: Any = query(self.examples())
         if not self._fits(answer, query):
-            given = f"a tensor of shape {tuple(answer.shape)} and type {answer.dtype}" if _is_tensor(answer) else (
-                f"a {type(answer).__name__}"
-            )  # fmt: skip
+            given = f"{tuple(answer.shape)} and {answer.dtype}" if isinstance(answer, Tensor) else type(answer).__name__
             raise QueryError(
-                f"the query {query.name!r} returned {given} for a batch of {self._rows} records; it must return a "
+                f"the query {query.name!r} gave {given} for {self._rows} records; it must return a "
                 f"floating-point tensor of shape ({self._rows}, {query.width}), one row for each record."
             )
         self._probed.add(kind)
@@ -114,10 +115,5 @@ class Evaluator:
         return answer if self._fits(answer, query) else None
 
     def _fits(self, answer: Any, query: Query) -> bool:
-        return (
-            _is_tensor(answer) and tuple(answer.shape) == (self._rows, query.width) and answer.dtype.is_floating_point
-        )
-
-
-def _is_tensor(answer: Any) -> bool:
-    return isinstance(answer, Tensor)
+        shape = (self._rows, query.width)
+        return isinstance(answer, Tensor) and tuple(answer.shape) == shape and answer.dtype.is_floating_point

@@ -30,12 +30,11 @@ import tempfile
 import threading
 import uuid
 import weakref
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from sottovoce.privacy import errors, run_lock
@@ -44,11 +43,9 @@ from sottovoce.privacy.budget import Budget, Neighbours
 from sottovoce.privacy.events import Event, first_steps
 
 Grant = Literal["single", "unsubsampled"]
-Notes = Mapping[str, Any]
 
 _APPLICATION = 0x53564C47  # "SVLG" marks the file as a Sottovoce ledger
 _FORMAT = 1
-_NO_NOTES: Notes = MappingProxyType({})
 _REFUSE = "BEGIN SELECT RAISE(ABORT, 'entries stay as they are; a mark only grows, until its run is settled'); END;"
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_FORMAT};
@@ -82,7 +79,6 @@ class RunRecord(Budget):
     dataset: str | None
     events: tuple[Event, ...]
     steps_planned: int
-    description: Notes
     plan_epsilon: float | None
     mu: float
     mark: int
@@ -90,23 +86,6 @@ class RunRecord(Budget):
     state: Literal["live", "dead", "settled"] = "live"
     steps_charged: int | None = None
     ended: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class DatasetRecord(Budget):
-    """The budget of a data set and what is left of it, live reservations counted as spent.
-
-    Attributes:
-        mu_limit: the Gaussian-DP parameter of (epsilon, delta); None, as mu_spent, under grant "single".
-        spent: the part of the budget that is gone: of mu_limit^2, or, under grant "single", 0 or (closed) 1.
-    """
-
-    name: str
-    grant: Grant
-    mu_limit: float | None
-    mu_spent: float | None
-    spent: float
-    remaining: float
 
 
 @dataclass(eq=False, repr=False)
@@ -244,16 +223,13 @@ class Ledger:
         if asked != {key: terms[key] for key in asked}:
             raise errors.LedgerConflict(f"data set {name!r} was opened for good with {terms}; asked for: {asked}.")
 
-    def reserve(
-        self, *, budget: Budget, events: Sequence[Event], dataset: str | None = None, description: Notes = _NO_NOTES
-    ) -> Reservation:
+    def reserve(self, *, budget: Budget, events: Sequence[Event], dataset: str | None = None) -> Reservation:
         """Reserve a run's whole plan, durably, or refuse it. No data has been looked at when this is called.
 
         Args:
             budget: the run's own promise. Under a new name it becomes the data set's, with grant "single".
             events: the plan.
             dataset: the owner's name for the data; None: the run is accounted alone.
-            description: what the journal should say of the run; public, JSON.
 
         Raises:
             BudgetExhausted: the plan costs more than the data set has left.
@@ -266,7 +242,7 @@ class Ledger:
         with self._transaction():
             costs = {"plan_epsilon": None, "mu": 0.0} if dataset is None else self._admit(dataset, budget, events)
             plan = {"steps_planned": steps, "events": [event.to_json() for event in events], **costs}
-            entry = {"dataset": dataset, **asdict(budget), **plan, "description": dict(description)}
+            entry = {"dataset": dataset, **asdict(budget), **plan}
             self._append("reserve", run_id, entry)
             self._connection.execute("INSERT INTO marks VALUES (?, 0)", (run_id,))
             # Locked before the run is committed, so that nobody ever sees it without its lock.
@@ -296,18 +272,6 @@ class Ledger:
             if run.state == "live" and file and run_lock.is_free(file):
                 runs[run_id] = replace(run, state="dead")
         return [run for run in runs.values() if dataset in (None, run.dataset)]
-
-    def datasets(self) -> list[DatasetRecord]:
-        """All data sets, in the order they were opened."""
-        records: list[DatasetRecord] = []
-        with self._transaction():
-            opened = {entry["subject"]: entry["payload"] for entry in self.entries() if entry["kind"] == "open"}
-            for name, terms in opened.items():
-                runs, limit = self.runs(name), terms["mu_limit"]
-                spent = float(_squares(runs) / Fraction(limit) ** 2 if limit else any(map(_holds, runs)))
-                mu = math.sqrt(_squares(runs)) if limit else None
-                records.append(DatasetRecord(name=name, **terms, mu_spent=mu, spent=spent, remaining=1 - spent))
-        return records
 
     def entries(self) -> list[dict[str, Any]]:
         """The journal, oldest first: number, time, kind, subject (a data set's name or a run's id), payload."""

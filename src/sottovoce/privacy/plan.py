@@ -72,12 +72,9 @@ class Stage:
         if not (math.isfinite(self.relative_noise) and self.relative_noise > 0):
             raise ConfigurationError(f"relative_noise={self.relative_noise}: it must be positive and finite.")
         if self.running_sum is not None:
-            if not isinstance(self.sampler, SinglePass):
-                raise ConfigurationError("a running sum needs a SinglePass sampler: each record in one leaf.")
-            if self.sampler.steps % self.running_sum.length:
-                raise ConfigurationError(
-                    f"{self.sampler.steps} steps do not divide into windows of {self.running_sum.length}."
-                )
+            length, steps = self.running_sum.length, self.sampler.steps
+            if not isinstance(self.sampler, SinglePass) or steps % length:
+                raise ConfigurationError(f"a running sum needs a SinglePass of whole windows: {length}, not {steps}.")
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from sottovoce.privacy.sampling import Indices
+from sottovoce.privacy.secret import Secret
 from sottovoce.privacy.trees import Tree, leaves_of, map_leaves
 
 
-class Records:
+class Records(Secret):
     """The private data set. How many records there are, and a record's shape and type, are public.
 
     Args:
@@ -28,12 +29,6 @@ class Records:
         self._as_tree = as_tree
         self.example = example
         self.count: int = len(leaves_of(source)[0]) if as_tree is None else len(source)
-
-    def __repr__(self) -> str:
-        return "Records(private)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("private records are not pickled")
 
     def examples(self, size: int, device: torch.device) -> Tree:
         """A batch of copies of the public example."""
@@ -74,19 +69,15 @@ class Records:
         return map_leaves(keep, self.examples(len(leaves_of(fetched)[0]), device), fetched)
 
     def _fill_row(self, as_tree: Callable[[Any], Tree], padded: Tree, row: int, index: int) -> bool:
-        """Copy one item into its row; one that cannot be read, or is misshapen, leaves the example there, unseen."""
-
-        def check(target: Tensor, leaf: Tensor) -> None:
-            if leaf.shape != target.shape[1:] or leaf.dtype != target.dtype:
-                raise ValueError
+        """Copy one item into its row; one that cannot be read, or is misshapen, is not kept."""
 
         def write(target: Tensor, leaf: Tensor) -> None:
+            if leaf.shape != target.shape[1:] or leaf.dtype != target.dtype:
+                raise ValueError
             target[row] = leaf
 
         try:
-            item = as_tree(self._source[index])
-            map_leaves(check, padded, item)
-            map_leaves(write, padded, item)
+            map_leaves(write, padded, as_tree(self._source[index]))
         except (Exception, SystemExit):
             return False
         return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
 
@@ -52,11 +52,6 @@ class Sampler(Protocol):
         ...
 
 
-def _require_steps(steps: int) -> None:
-    if steps < 1:
-        raise ConfigurationError(f"steps={steps}: a run needs at least one step.")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Poisson:
     """Every record is in every step's batch independently with probability ``rate``.
@@ -75,13 +70,11 @@ class Poisson:
     records: int
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate <= 1:
+        if not 0 < self.rate <= 1 or self.records < 1 or self.steps < 1:
             raise ConfigurationError(
-                f"rate={self.rate}: the sampling rate must lie in (0, 1]; it is batch_size / records."
+                f"rate={self.rate}, records={self.records}, steps={self.steps}: the sampling rate, "
+                "batch_size / records, lies in (0, 1]; at least one record and one step are needed."
             )
-        if self.records < 1:
-            raise ConfigurationError(f"records={self.records}: a data set needs at least one record.")
-        _require_steps(self.steps)
 
     def event(self, noise_multiplier: float) -> Event:
         """One Poisson-subsampled Gaussian a step."""
@@ -94,7 +87,7 @@ class Poisson:
     def largest_expected_batch(self) -> float:
         """Four standard deviations above the mean: one micro-batch is nearly always enough."""
         mean = self.rate * self.records
-        return mean + 4 * math.sqrt(mean)
+        return min(mean + 4 * math.sqrt(mean), self.records)
 
     def check(self, records: int) -> None:
         """Any data set will do."""
@@ -130,9 +123,8 @@ class SinglePass:
     sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        _require_steps(len(self.sizes))
-        if min(self.sizes) < 1:
-            raise ConfigurationError(f"sizes={self.sizes[:5]}...: every block needs at least one record.")
+        if min(self.sizes, default=0) < 1:
+            raise ConfigurationError(f"sizes={self.sizes[:5]}...: at least one block, each of at least one record.")
 
     @property
     def steps(self) -> int:
@@ -154,10 +146,10 @@ class SinglePass:
     def check(self, records: int) -> None:
         """The blocks must fit into the data set."""
         if sum(self.sizes) > records:
-            raise ConfigurationError(
-                f"a single pass of {self.steps} blocks needs {sum(self.sizes)} records and the data set has "
-                f"{records}: take fewer steps or smaller batches; no record may be used twice."
+            asked = (
+                f"a single pass of {self.steps} blocks needs {sum(self.sizes)} records and the data set has {records}"
             )
+            raise ConfigurationError(f"{asked}: take fewer steps or smaller batches; no record may be used twice.")
 
     def batches(self, records: int, entropy: Entropy) -> Iterator[Indices]:
         """Consecutive blocks of one random permutation."""
@@ -169,7 +161,7 @@ class SinglePass:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FullBatch:
+class FullBatch(Poisson):
     """Every record in every step: no sampling, no amplification, the exact Gaussian-DP composition.
 
     Args:
@@ -177,31 +169,8 @@ class FullBatch:
         records: the public number of records, which is the divisor.
     """
 
-    steps: int
-    records: int
-
-    def __post_init__(self) -> None:
-        _require_steps(self.steps)
-        if self.records < 1:
-            raise ConfigurationError(f"records={self.records}: a data set needs at least one record.")
+    rate: float = field(default=1.0, init=False)
 
     def event(self, noise_multiplier: float) -> Event:
         """One unsubsampled Gaussian a step."""
         return Event(sampling="full-batch", noise_multiplier=noise_multiplier, steps=self.steps)
-
-    def divisor(self, step: int) -> float:
-        """The public number of records."""
-        return float(self.records)
-
-    def largest_expected_batch(self) -> float:
-        """The whole data set."""
-        return float(self.records)
-
-    def check(self, records: int) -> None:
-        """Any data set will do."""
-
-    def batches(self, records: int, entropy: Entropy) -> Iterator[Indices]:
-        """All indices, every time."""
-        everything = np.arange(records, dtype=np.int64)
-        for _ in range(self.steps):
-            yield everything

@@ -25,6 +25,11 @@ NOT_COVERED = (
     "what the user's own code prints, stores or sends while it holds private records",
     "a loss that kills the process, device asserts",
 )
+UNNAMED = "not named: this run is accounted alone, not tracked across runs"
+WIDE_DELTA = (
+    "delta {:g} is above 1/records = {:.3g}: publishing a random record whole would satisfy it. Take a tenth of "
+    "1/records or less."
+)
 EXACT = "exact: the ideal continuous Gaussian, rounded to the grid, from the operating system's entropy"
 APPROXIMATE = (
     "direct releases exact; running sums approximate: a float64 combination of exact normals, rounded once, within "
@@ -84,18 +89,12 @@ class Statement:
         return "\n".join(lines)
 
 
-def state(curator: Curator, *, public: Iterable[str] = (), assumed: Iterable[str] = ()) -> Statement:
+def state(curator: Curator, assumed: Iterable[str] = ()) -> Statement:
     """The statement of a run so far."""
     budget, count, tested = curator.budget, curator.record_count, ", ".join(curator.switches)
     events = curator.plan.events(curator.noise_multiplier)
     error = curator.plan.noise_error()
     counts_public = budget.neighbours != "add-remove"
-    warnings: list[str] = []
-    if counts_public and budget.delta > 1 / count:
-        warnings.append(
-            f"delta {budget.delta:g} is above 1/records = {1 / count:.3g}: publishing a random record whole would "
-            "satisfy it. Take a tenth of 1/records or less."
-        )
     return Statement(
         private=not tested,
         epsilon=math.inf if tested else budget.epsilon,
@@ -111,20 +110,15 @@ def state(curator: Curator, *, public: Iterable[str] = (), assumed: Iterable[str
         grids=tuple({"bound": bound, "grid": grid} for bound, grid in sorted(curator.grids.items())),
         noise="NONE" if "no_noise" in tested else APPROXIMATE.format(error) if error else EXACT,
         accountant=accountant_name(events),
-        dataset=(
-            f"{curator.dataset!r}, tracked over runs in the ledger"
-            if curator.dataset
-            else "not named: this run is accounted alone, not tracked across runs"
-        ),
+        dataset=f"{curator.dataset!r}, tracked over runs in the ledger" if curator.dataset else UNNAMED,
         public=(
             "every record's shape and type" + counts_public * f", and the number of records, {count}",
             "the plan (sampler, steps, clips), the initial model and every released answer",
-            *public,
         ),
         assumed=(
             "the operating system's entropy is uniform and secret",
             "a row of a query depends on its own record alone",
             *assumed,
         ),
-        warnings=tuple(warnings),
+        warnings=(WIDE_DELTA.format(budget.delta, 1 / count),) if counts_public and budget.delta > 1 / count else (),
     )

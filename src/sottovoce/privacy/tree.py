@@ -29,7 +29,7 @@ pickled; a run that is resumed ends the running sum it was in and starts a new o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NoReturn, Protocol, SupportsIndex
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,28 +37,15 @@ from numpy.typing import NDArray
 from sottovoce.privacy.entropy import Entropy
 from sottovoce.privacy.errors import ConfigurationError, PlanViolation
 from sottovoce.privacy.noise import grid_normals, rounded_normals
+from sottovoce.privacy.secret import Secret
 
 Factorisation = Literal["toeplitz", "fenwick"]
-
-HISTORY_LIMIT_BYTES = 10**9
-"""The most memory that Toeplitz noise takes before `default_factorisation` turns to the tree."""
 
 LARGEST_NORMAL = 12.0
 """A standard normal exceeds this in size with probability below 4e-33."""
 
 LARGEST_SCALE = 2.0**45
 """Beyond it, noise would leave the range in which float64 holds every integer."""
-
-
-class PrefixNoise(Protocol):
-    """The noise of the prefixes 1, 2, ... of one running sum, each handed out once and in order."""
-
-    exact: bool
-    """Whether the released sums are post-processing of the ideal continuous mechanism's, without any error."""
-
-    def next(self) -> NDArray[np.int64]:
-        """Noise of the next prefix, in grid units. Raises `PlanViolation` past the planned length."""
-        ...
 
 
 def sensitivity(factorisation: Factorisation, leaf_sensitivities: Sequence[float]) -> float:
@@ -73,15 +60,8 @@ def sensitivity(factorisation: Factorisation, leaf_sensitivities: Sequence[float
     if factorisation == "toeplitz":
         squared_norms = np.cumsum(_square_root_coefficients(leaves.size) ** 2)[::-1]
     else:
-        _check_factorisation(factorisation)
         squared_norms = _covering_nodes(leaves.size)
     return float(np.max(leaves * np.sqrt(squared_norms)))
-
-
-def default_factorisation(length: int, width: int) -> Factorisation:
-    """Toeplitz while its history of ``length`` rows of ``width`` float64 fits in 1 GB, the tree beyond."""
-    _check_plan(length, width)
-    return "toeplitz" if length * width * 8 <= HISTORY_LIMIT_BYTES else "fenwick"
 
 
 def prefix_noise(
@@ -93,9 +73,7 @@ def prefix_noise(
     for a running sum of a single leaf too. Leaf t's draws come from ``entropy.fork("prefix", t)``, so a
     replayable ``entropy`` must belong to this running sum alone.
     """
-    _check_factorisation(factorisation)
-    _check_plan(length, width)
-    _check_scale(scale)
+    _check(factorisation, length, width, scale)
     kind = _ToeplitzNoise if factorisation == "toeplitz" else _FenwickNoise
     return kind(length, width, scale, entropy)
 
@@ -109,21 +87,21 @@ def rounding_bound(length: int, scale: float) -> float:
     m = 3 length + 2 operations touch a term: 2 k of them in c_k, then the sum, the scale, and the half that is
     added before the floor. It holds unless a normal exceeds 12 in size.
     """
-    _check_plan(length, 1)
-    _check_scale(scale)
+    _check("toeplitz", length, 1, scale)
     touched = (3 * length + 2) * 2.0**-53
     each = 2.0**-31 + LARGEST_NORMAL * touched / (1 - touched)
     return scale * float(np.sum(_square_root_coefficients(length))) * each + 2.0**-53
 
 
-class _Noise:
-    """What both kinds share: the end of the plan, and a state that cannot leave the process."""
+class PrefixNoise(Secret):
+    """The noise of the prefixes 1, 2, ... of one running sum. Its state cannot leave the process."""
 
     def __init__(self, length: int, width: int, scale: float, entropy: Entropy) -> None:
         self._length, self._width, self._scale, self._entropy = length, width, scale, entropy
         self._prefix = 0
 
     def next(self) -> NDArray[np.int64]:
+        """Noise of the next prefix, in grid units. Raises `PlanViolation` past the planned length."""
         if self._prefix >= self._length:
             raise PlanViolation(
                 f"This running sum of {self._length} planned prefixes has ended. "
@@ -138,17 +116,9 @@ class _Noise:
     def _draw(self, prefix: int) -> NDArray[np.int64]:
         raise NotImplementedError
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        raise PlanViolation(
-            "The noise of a running sum cannot be copied or pickled: used twice, it cancels. "
-            "A resumed run starts a new running sum, with records not yet used."
-        )
 
-
-class _FenwickNoise(_Noise):
+class _FenwickNoise(PrefixNoise):
     """Exact noise of the binary tree; holds the open nodes of the current prefix, one for each set bit."""
-
-    exact: bool = True
 
     def __init__(self, length: int, width: int, scale: float, entropy: Entropy) -> None:
         super().__init__(length, width, scale, entropy)
@@ -165,10 +135,8 @@ class _FenwickNoise(_Noise):
         return self._total.copy()
 
 
-class _ToeplitzNoise(_Noise):
+class _ToeplitzNoise(PrefixNoise):
     """Approximate noise of the square-root factorisation; keeps every leaf's normals."""
-
-    exact: bool = False
 
     def __init__(self, length: int, width: int, scale: float, entropy: Entropy) -> None:
         super().__init__(length, width, scale, entropy)
@@ -202,16 +170,9 @@ def _covering_nodes(length: int) -> NDArray[np.int64]:
     return covering
 
 
-def _check_factorisation(factorisation: str) -> None:
-    if factorisation not in ("toeplitz", "fenwick"):
-        raise ConfigurationError(f"Unknown factorisation {factorisation!r}: it is 'toeplitz' or 'fenwick'.")
-
-
-def _check_plan(length: int, width: int) -> None:
-    if length < 1 or width < 1:
-        raise ConfigurationError(f"A running sum has length and width of at least 1, not {length} and {width}.")
-
-
-def _check_scale(scale: float) -> None:
-    if not 0 < scale <= LARGEST_SCALE:
-        raise ConfigurationError(f"The noise's scale is above 0 and at most 2^45 grid units, not {scale}.")
+def _check(factorisation: str, length: int, width: int, scale: float) -> None:
+    if factorisation not in ("toeplitz", "fenwick") or length < 1 or width < 1 or not 0 < scale <= LARGEST_SCALE:
+        raise ConfigurationError(
+            f"A running sum needs noise 'toeplitz' or 'fenwick', a length and width of at least 1, and a scale above "
+            f"0 and at most 2^45 grid units, not {factorisation!r}, {length}, {width} and {scale}."
+        )

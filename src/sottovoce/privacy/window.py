@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,10 +9,11 @@ from sottovoce.privacy.entropy import Entropy
 from sottovoce.privacy.errors import PlanViolation
 from sottovoce.privacy.noise import grid_for
 from sottovoce.privacy.plan import RunningSum
+from sottovoce.privacy.secret import Secret
 from sottovoce.privacy.tree import prefix_noise
 
 
-class Window:
+class Window(Secret):
     """Adds leaves in order and returns noisy prefixes.
 
     A window cannot be extended, copied or resumed: its noise is correlated over the prefixes, and redrawing it
@@ -35,15 +34,10 @@ class Window:
             plan.noise, length=plan.length, width=width, scale=sigma / self.grid, entropy=entropy
         )
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a window holds exact sums and past noise and is not pickled")
-
     def check(self, leaf: int, width: int, sensitivity: float) -> None:
         """Refuse what the plan does not allow, before any data is looked at."""
-        if leaf <= self._leaf:
-            raise PlanViolation("this batch is in its running sum already; the data was not looked at.")
-        if width != self._width:
-            raise PlanViolation(f"this window sums vectors of width {self._width}, not {width}.")
+        if leaf <= self._leaf or width != self._width:
+            raise PlanViolation(f"this batch is in its running sum already, or width {width} is not {self._width}.")
         if sensitivity > self._plan.sensitivities[leaf]:
             raise PlanViolation(
                 f"leaf {leaf} was planned with sensitivity {self._plan.sensitivities[leaf]} and its bound over its "
