@@ -4,10 +4,11 @@
     python benchmarks/objective_speed.py cnn --repetitions 50
 
 Times are medians of interleaved repetitions: two plain inference forwards with their per-example losses, then the
-two-point evaluation x + lambda u, x - lambda u over the same batch, the drawing of a new direction included. Peak
-memory is the kernel's high-water mark of resident memory, each measurement in a process of its own. Every process first evaluates a tiny model by the lean
-strategy: the pages of torch's and numpy's own code, about 5 MiB whatever the model, are then in both sides of the
-comparison; the process "bare inference" does without, and shows them.
+two-point evaluation x + lambda u, x - lambda u over the same batch, the drawing of a new direction included.
+
+Peak memory is the kernel's high-water mark of resident memory, each measurement in a process of its own. Every process
+first evaluates a tiny model by the lean strategy: the pages of torch's and numpy's own code, about 5 MiB whatever the
+model, are then in both sides of the comparison; the process "bare inference" does without, and shows them.
 """
 
 from __future__ import annotations

@@ -45,11 +45,10 @@ class Contestant:
 CONTESTANTS: Mapping[str, Contestant] = MappingProxyType(
     {
         "DP-SGD": Contestant(
-            method=DPSGD(lr=0.25, clip=1.0),
+            method=DPSGD(lr=2.0, clip=1.0),
             note="first-order: the noisy mean of clipped per-example gradients",
             steps=250,
             batch_size=512,
-            update=Update(momentum=0.9),
         ),
         "DPZero": Contestant(
             method=DPZero(lr=8e-3, clip=40.0, queries=4),
