@@ -20,8 +20,9 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import sottovoce
-from sottovoce import Budget, Ledger, cli, cli_build, config
-from sottovoce.cli_support import to_json
+from sottovoce import Budget, Ledger, cli, config
+from sottovoce.cli import build as cli_build
+from sottovoce.cli.support import to_json
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.statement import Statement
 from sottovoce.report.entries import Entry

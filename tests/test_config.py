@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce import DPSGD, SGD, Budget, ConfigurationError, DPZero, MeZO, config
-from sottovoce.cli_binding import bind, convert, describe, nearest
-from sottovoce.cli_toml import dumps
+from sottovoce.cli.binding import bind, convert, describe, nearest
+from sottovoce.cli.toml import dumps
 from sottovoce.tasks import models
 
 SCALARS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.integers() | st.floats() | st.booleans()

@@ -22,6 +22,9 @@ ALLOWED = {
     "reference": {"objective", "privacy"},
     "session": {"horizon", "inputs", "methods", "objective", "privacy", "reference", "update"},
     "fit": {"methods", "objective", "privacy", "session"},
+    "report": {"fit", "privacy"},
+    "demo": {"fit", "losses", "methods", "privacy", "report", "tasks", "update"},
+    "balances": {"privacy"},
 }
 
 

@@ -341,12 +341,14 @@ def test_training_flags_are_as_they_were():
     assert [part.training for part in model] == [True, True, True]
 
 
-def test_noise_and_batches_cannot_be_seeded():
+@pytest.mark.parametrize("sampling", ["poisson", "full-batch"])
+def test_noise_and_batches_cannot_be_seeded(sampling: str):
     """The same public seed, the same global seeds: two runs share their directions and nothing else."""
     released: list[list[float]] = []
     for _ in range(2):
         torch.manual_seed(0)
         np.random.seed(0)
-        loop = session(method=sv.DPZero(lr=0.0), seed=3)
+        size = 30 if sampling == "poisson" else None
+        loop = session(method=sv.DPZero(lr=0.0), seed=3, sampling=sampling, batch_size=size)
         released.append([float(step.released) for step in loop])
     assert not set(released[0]) & set(released[1])

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from sottovoce.cli_binding import bind, nearest
-from sottovoce.cli_toml import Value, dumps
+from sottovoce.cli.binding import bind, nearest
+from sottovoce.cli.toml import Value, dumps
 from sottovoce.horizon import Sampling
 from sottovoce.losses import LOSSES, METRICS
 from sottovoce.methods import DPSGD, SGD, DPZero, Method, MeZO, PlainMethod

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 import platform
-import sys
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -128,13 +127,15 @@ def train_one(name: str, *, seed: int = 0, progress: bool | None = None, threads
 
 
 def peak_memory() -> float:
-    """The most memory that this process has held so far, in megabytes; not a number where that cannot be told."""
-    if sys.platform == "win32":
-        return math.nan
-    import resource
+    """The most memory that this process has held so far, in megabytes; not a number where that cannot be told.
 
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    Linux's ``ru_maxrss`` would not do: a process starts with the peak of the one that started it.
+    """
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return math.nan
+    fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+    return int(fields["VmHWM"].split()[0]) * 1024 / 1e6
 
 
 def _settings(contestant: Contestant) -> dict[str, Any]:

@@ -21,10 +21,11 @@ from sottovoce.methods.plain import PlainMethod
 from sottovoce.objective.evaluation import evaluating
 from sottovoce.objective.gradients import Loss
 from sottovoce.objective.records import batch_size as count_of
-from sottovoce.objective.records import map_leaves, move, select
+from sottovoce.objective.records import move, select
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.privacy.statement import Statement
+from sottovoce.privacy.trees import map_leaves
 from sottovoce.session import Session
 
 History = list[dict[str, float]]

@@ -75,7 +75,9 @@ def run(kind: str, method: Any, folder: Path, capfd: Any, caplog: Any, **options
         )  # fmt: skip
         assert session._curator is not None
         session._curator._ledger = ledger
-        released = [step.released for step in session]
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            released = [step.released for step in session]
     finished = sv.Run(
         network, session.statement, [{"step": float(i), "r": float(r.sum())} for i, r in enumerate(released)]
     )
@@ -87,7 +89,15 @@ def run(kind: str, method: Any, folder: Path, capfd: Any, caplog: Any, **options
         for path in sorted(folder.iterdir())
     }
     return session, json.dumps(
-        {"out": shown.out, "err": shown.err, "log": caplog.text, "files": files, "ledger": entries}, indent=1
+        {
+            "warned": [str(each.message) for each in warned],
+            "out": shown.out,
+            "err": shown.err,
+            "log": caplog.text,
+            "files": files,
+            "ledger": entries,
+        },
+        indent=1,
     )
 
 

@@ -249,3 +249,12 @@ def test_a_leaf_beyond_its_planned_sensitivity_is_refused_and_so_is_a_second_one
 def test_running_sums_need_disjoint_blocks():
     with pytest.raises(sv.ConfigurationError, match="SinglePass"):
         Stage(sampler=FullBatch(steps=2, records=60), shares=(), running_sum=RunningSum(sensitivities=(0.1, 0.1)))
+
+
+def test_padding_contributes_nothing():
+    """An example that would count a great deal, in 10 records padded to 16 rows."""
+    data = torch.full((10, 1), 0.25)
+    example = torch.tensor([1.0])
+    with sv.testing.no_noise():
+        runner = Curator(as_records(data, example), Plan((Stage(sampler=FullBatch(steps=1, records=10)),)), BUDGET)
+    assert float(next(runner.batches()).release(itself(), bound=1.0)) == 0.25

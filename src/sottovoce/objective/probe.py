@@ -99,7 +99,7 @@ def _run_on_example(objective: ModuleObjective, records: Tree) -> None:
         shapes = [list(leaf.shape) for leaf in leaves_of(records)]
         raise QueryError(
             f"the loss raised {type(error).__name__} on the public example, in a batch of shapes {shapes} (its own "
-            f"traceback is above): {error}"
+            f"traceback, where one is shown, comes first): {error}"
         ) from error
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from sottovoce.cli_binding import bind, convert, nearest, takes
-from sottovoce.cli_support import place_of
+from sottovoce.cli.binding import bind, convert, nearest, takes
+from sottovoce.cli.support import place_of
 from sottovoce.config import Config, Named, data_keys
 from sottovoce.inputs import as_records
 from sottovoce.losses import LOSSES, METRICS

@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from sottovoce.cli_toml import is_value
+from sottovoce.cli.toml import is_value
 from sottovoce.privacy.errors import ConfigurationError
 
 _WORDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}

@@ -10,8 +10,8 @@ import typer
 
 from sottovoce import config as configuration
 from sottovoce import horizon
-from sottovoce.cli_support import AsJson, command, rows
-from sottovoce.cli_train import ConfigFile
+from sottovoce.cli.support import AsJson, command, rows
+from sottovoce.cli.train import ConfigFile
 from sottovoce.config import Config
 from sottovoce.inputs import as_records
 from sottovoce.methods import DPSGD, DPZero, Method

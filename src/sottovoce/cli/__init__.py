@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 
 import sottovoce
-from sottovoce import cli_data, cli_ledger, cli_plan
-from sottovoce.cli_support import AsJson, command
-from sottovoce.cli_train import train
+from sottovoce.cli import data, ledger, plan
+from sottovoce.cli.support import AsJson, command
+from sottovoce.cli.train import train
 
 app = typer.Typer(
     name="sottovoce",
@@ -23,9 +23,9 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command("train")(train)
-app.add_typer(cli_plan.app, name="plan")
-app.add_typer(cli_data.app, name="data")
-app.add_typer(cli_ledger.app, name="ledger")
+app.add_typer(plan.app, name="plan")
+app.add_typer(data.app, name="data")
+app.add_typer(ledger.app, name="ledger")
 
 
 @app.command("demo")

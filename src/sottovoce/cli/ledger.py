@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.balances import Balance, balances
-from sottovoce.cli_binding import nearest
-from sottovoce.cli_support import AsJson, Output, command
+from sottovoce.cli.binding import nearest
+from sottovoce.cli.support import AsJson, Output, command
 from sottovoce.privacy.accounting import gaussian_epsilon
 from sottovoce.privacy.budget import Budget, Neighbours
 from sottovoce.privacy.errors import ConfigurationError

@@ -14,8 +14,8 @@ import typer
 
 from sottovoce import config as configuration
 from sottovoce import horizon
-from sottovoce.cli_build import Task, build
-from sottovoce.cli_support import AsJson, command, rows
+from sottovoce.cli.build import Task, build
+from sottovoce.cli.support import AsJson, command, rows
 from sottovoce.fit import Run, fit
 from sottovoce.privacy.errors import ConfigurationError
 
