@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from sottovoce import losses
 from sottovoce.fit import fit
+from sottovoce.losses import accuracy, cross_entropy
 from sottovoce.methods import DPSGD, SGD, DPZero, Method, MeZO, PlainMethod
 from sottovoce.privacy.budget import Budget
 from sottovoce.report.entries import Entry
@@ -102,7 +102,7 @@ def train_one(name: str, *, seed: int = 0, progress: bool | None = None, threads
     before = peak_memory()
     run = fit(
         model,
-        losses.cross_entropy,
+        cross_entropy,
         private=train,
         method=contestant.method,
         budget=BUDGET if contestant.method.private else None,
@@ -110,7 +110,7 @@ def train_one(name: str, *, seed: int = 0, progress: bool | None = None, threads
         batch_size=contestant.batch_size,
         update=contestant.update,
         validate=test,
-        metrics={"accuracy": losses.accuracy, "loss": losses.cross_entropy},
+        metrics={"accuracy": accuracy, "loss": cross_entropy},
         progress=progress,
         seed=seed,
     )
