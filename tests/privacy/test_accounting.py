@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 
@@ -197,11 +198,12 @@ def test_epsilon_is_never_below_the_reference_and_at_most_half_a_percent_above()
 
 
 def test_epsilon_is_never_above_that_of_renyi_accounting():
-    for row in reference.read():
+    for (rate, multiplier, steps), rows in groupby(sorted(reference.read()), key=lambda row: row[:3]):
         accountant = rdp.RdpAccountant()
-        gaussian = dp_accounting.GaussianDpEvent(row.noise_multiplier)
-        accountant.compose(dp_accounting.PoissonSampledDpEvent(row.rate, gaussian), row.steps)
-        assert of_row(row) <= accountant.get_epsilon(row.delta), row
+        gaussian = dp_accounting.GaussianDpEvent(multiplier)
+        accountant.compose(dp_accounting.PoissonSampledDpEvent(rate, gaussian), steps)
+        for row in rows:
+            assert of_row(row) <= accountant.get_epsilon(row.delta), row
 
 
 @pytest.mark.slow
@@ -225,7 +227,7 @@ def test_one_step_is_never_below_quadrature(rate: float, noise_multiplier: float
         assert exact_one_step_delta(rate, noise_multiplier, at) <= target * (1 + 1e-9)
         if at > 1e-3:
             assert exact_one_step_delta(rate, noise_multiplier, at * (1 - ABOVE)) > target
-    for at in (0.0, 0.01, 0.3, 2.0):
+    for at in (0.0, 0.1, 2.0):
         assert delta(events, at) >= exact_one_step_delta(rate, noise_multiplier, at) * (1 - 1e-9)
 
 
@@ -341,7 +343,7 @@ rates = st.floats(1e-3, 0.9)
 multipliers = st.floats(0.6, 20)
 steps_ = st.integers(1, 1500)
 deltas = st.floats(-8, -3).map(lambda exponent: 10**exponent)
-quick = settings(max_examples=15, deadline=None, derandomize=True)
+quick = settings(max_examples=12, deadline=None, derandomize=True)
 
 
 @quick

@@ -4,8 +4,10 @@ Run as ``python tests/privacy/reference/regenerate.py`` from the repository's ro
 the rows (rate, noise multiplier, steps, delta) from the table and writes their epsilon anew, using dp-accounting
 with its own defaults only, none of Sottovoce.
 
-Rows are those where this reference can be believed to 0.1 %: a step's loss is spread over several intervals, and
-delta is at least 25 times what rounding in the Fourier transforms of the composition can be, 4e-16 times the steps.
+Rows were drawn at random where this reference is sane: the grid that the library chooses is coarser than 1.4e-5, as
+otherwise the reference is the less accurate of the two; and delta is at least 25 times what rounding in the Fourier
+transforms of the composition can be, 4e-16 times the steps, which leaves the reference itself uncertain by up to
+some tenths of a percent at the smallest deltas.
 """
 
 import csv
