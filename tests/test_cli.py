@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import sottovoce
-from sottovoce import Budget, Ledger, cli, config
+from sottovoce import Budget, Ledger, cli, config, ledger_path
 from sottovoce.cli import build as cli_build
 from sottovoce.cli.support import to_json
 from sottovoce.privacy.events import Event
@@ -251,7 +251,7 @@ def test_an_interrupted_run_is_settled_and_says_so(here: Path, run: Run, monkeyp
     monkeypatch.setattr(sys.modules["sottovoce.fit"], "evaluate", interrupt)
     assert "interrupted" in run("train", "run.toml", code=130).stderr
     assert not (here / "runs" / "run").exists()
-    (record,) = Ledger.open(create=False).runs()
+    (record,) = Ledger.open(ledger_path(), create=False).runs()
     assert (record.state, record.steps_charged) == ("settled", 2)
 
 
@@ -449,7 +449,7 @@ def test_a_data_set_is_opened_once_and_for_good(here: Path, run: Run):
 
 def test_show_tells_what_is_spent_and_left_and_who_is_dead(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "200")
-    ledger = Ledger.open()
+    ledger = Ledger.open(ledger_path())
     shared, event = Budget(epsilon=2, delta=1e-5), Event(sampling="full-batch", noise_multiplier=10, steps=4)
     ledger.open_dataset("shared", shared, "unsubsampled")
     finished = ledger.reserve(budget=shared, events=[event], dataset="shared")

@@ -20,11 +20,12 @@ ALLOWED = {
     "inputs": {"privacy"},
     "horizon": {"privacy"},
     "reference": {"objective", "privacy"},
-    "session": {"horizon", "inputs", "methods", "objective", "privacy", "reference", "update"},
+    "session": {"places", "horizon", "inputs", "methods", "objective", "privacy", "reference", "update"},
     "fit": {"methods", "objective", "privacy", "session"},
     "report": {"fit", "privacy"},
     "demo": {"fit", "losses", "methods", "privacy", "report", "tasks", "update"},
     "balances": {"privacy"},
+    "places": set[str](),
 }
 
 

@@ -5,6 +5,7 @@ from importlib.metadata import version
 from sottovoce import losses, testing
 from sottovoce.fit import Run, evaluate, fit
 from sottovoce.methods import DPSGD, SGD, DPZero, MeZO
+from sottovoce.places import ledger_path
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import (
     BudgetExhausted,
@@ -49,6 +50,7 @@ __all__ = [
     "Update",
     "evaluate",
     "fit",
+    "ledger_path",
     "losses",
     "testing",
 ]

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from sottovoce.privacy.errors import DataError
+from sottovoce.privacy.quiet import quiet
 from sottovoce.privacy.records import Records
 from sottovoce.privacy.trees import Tree, leaves_of, map_leaves
 
@@ -35,8 +36,9 @@ def as_records(private: Any, example: Tree | None = None) -> Records:
         )
     if len(private) == 0:
         raise DataError("private= is empty: at least one record is needed.")
-    form = map_leaves(torch.zeros_like, _first_readable(private))
-    return Records(private, _checked(example, form), as_tree)
+    if example is None:
+        return Records(private, map_leaves(torch.zeros_like, _first_readable(private)), as_tree)
+    return Records(private, as_tree(example), as_tree)
 
 
 def as_tree(item: Any) -> Tree:
@@ -61,7 +63,7 @@ def _check_lengths(leaves: list[Tensor]) -> None:
         raise DataError("private= needs at least one array, each with a leading dimension of records.")
     lengths = {len(leaf) for leaf in leaves}
     if len(lengths) > 1:
-        raise DataError(f"the arrays of private= have {sorted(lengths)} records: their leading dimensions must agree.")
+        raise DataError("the arrays of private= have different lengths: their leading dimensions must agree.")
     if lengths == {0}:
         raise DataError("private= is empty: at least one record is needed.")
 
@@ -70,7 +72,8 @@ def _first_readable(private: Any) -> Tree:
     """The form of the items. One unreadable item must not decide whether a run can start, so others are tried."""
     for index in range(len(private)):
         try:
-            return as_tree(private[index])
+            with quiet(torch.device("cpu"), index):
+                return as_tree(private[index])
         except Exception:
             continue
     raise DataError("no item of private= can be read; give example= and check its __getitem__.")

@@ -20,6 +20,7 @@ from sottovoce.objective.gradients import Loss
 from sottovoce.objective.module import ModuleObjective
 from sottovoce.objective.probe import probe
 from sottovoce.objective.strategies import Strategy
+from sottovoce.places import ledger_path
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.curator import Curator
 from sottovoce.privacy.errors import ConfigurationError, PrivacyWarning
@@ -110,7 +111,7 @@ class Session:
         self._curator: Curator | None = None
         if isinstance(method, Method) and budget is not None:
             method.check(self.objective)
-            ledger = Ledger.open() if dataset is not None and ledger is None else ledger
+            ledger = Ledger.open(ledger_path()) if dataset is not None and ledger is None else ledger
             self._curator = Curator(
                 data,
                 method.plan(sampler),

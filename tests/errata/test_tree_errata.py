@@ -11,7 +11,7 @@ import pytest
 
 from sottovoce.privacy.entropy import OperatingSystemEntropy
 from sottovoce.privacy.errors import ConfigurationError
-from sottovoce.privacy.tree import prefix_noise, sensitivity
+from sottovoce.privacy.tree import prefix_sums, sensitivity
 
 Node = tuple[int, int]
 
@@ -37,7 +37,7 @@ def test_z24_theorem_4_3_is_too_small_for_one_two_and_four_leaves():
     assert too_small == [1, 2, 4]
     assert math.sqrt(2 * math.log(1)) == 0  # no noise at all; ours refuses that
     with pytest.raises(ConfigurationError):
-        prefix_noise("fenwick", length=1, width=1, scale=0.0, entropy=OperatingSystemEntropy())
+        prefix_sums("fenwick", length=1, width=1, scale=0.0, entropy=OperatingSystemEntropy())
 
 
 def test_z24_own_count_of_nodes_exceeds_its_bound():
@@ -70,8 +70,8 @@ def test_i24_with_line_14_mended_releases_the_last_increment_exactly(period: int
 @pytest.mark.parametrize("period", [1, 2, 4, 8, 16, 64])
 def test_here_every_increment_has_noise(factorisation, period: int):
     """All 32 coordinates of an increment are zero with probability below 1e-180 at scale 1e6."""
-    noise = prefix_noise(factorisation, length=period, width=32, scale=1e6, entropy=OperatingSystemEntropy())
-    prefixes = np.array([noise.next() for _ in range(period)])
+    sums = prefix_sums(factorisation, length=period, width=32, scale=1e6, entropy=OperatingSystemEntropy())
+    prefixes = np.array([sums.add(np.zeros(32, dtype=np.int64)) for _ in range(period)])
     assert np.all(np.any(np.diff(prefixes, axis=0, prepend=0), axis=1))
 
 

@@ -153,7 +153,9 @@ def test_a_kill_while_settling_the_dead_charges_each_run_once(tmp_path):
         ledger.settle_dead()
         assert [run.steps_charged for run in ledger.runs()] == list(range(1, 31))
         assert len([entry for entry in ledger.entries() if entry["kind"] == "settle"]) == 30
-    assert list((tmp_path / "ledger.db.runs").iterdir()) == []
+        # A kill between a settlement and the removal of its lock file leaves an empty file of a settled run.
+        left = {file.stem for file in (tmp_path / "ledger.db.runs").iterdir()}
+        assert left <= {run.run_id for run in ledger.runs() if run.state == "settled"}
 
 
 def test_two_who_settle_at_once_do_not_charge_twice(tmp_path):
@@ -237,7 +239,7 @@ def test_a_forked_child_has_no_part_in_the_run(tmp_path):
             with pytest.raises(LedgerConflict, match="forked"):
                 ledger.reserve(budget=BUDGET, events=PLAN)
             ledger.close()
-            with closing(Ledger.open(ledger.path)) as own:
+            with closing(Ledger.open(tmp_path / "ledger.db")) as own:
                 assert own.settle_dead() == [], "the parent's run is alive"
 
         assert joined(fork(child)) == 0

@@ -33,6 +33,7 @@ SIGMA = "sigma = self.noise_multiplier * stage.relative_noise * bound / math.sqr
 QUOTIENT = "return torch.as_tensor(sums.astype(np.float64)) * grid / "
 CLIPPED = "values.mul_(torch.where(kept, _factors(norms, largest, scale), 0.0)[:, None]).trunc_()"
 WORDS = "return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)"
+BASE_EXCEPTION = "except BaseException:  # some libraries' errors derive from it"
 
 MUTANTS = [
     Mutant("noise halved", CURATOR, ADD_NOISE, ADD_NOISE.replace("grid,", "grid / 2,"),
@@ -77,15 +78,16 @@ MUTANTS = [
            TEST_CLIP + "test_rows_that_are_not_finite_or_not_kept_count_as_zero"),
     Mutant("padding counts", "privacy/evaluation.py", "return together, kept", "return together, torch.ones_like(kept)",
            TEST_CURATOR + "test_padding_contributes_nothing"),
-    Mutant("a raising record raises", "privacy/evaluation.py", "except (Exception, SystemExit):",
+    Mutant("a raising record raises", "privacy/evaluation.py", BASE_EXCEPTION,
            "except ZeroDivisionError:",
            "tests/guarantees/test_bad_records.py::"
            "test_a_bad_record_cannot_be_told_from_one_that_contributes_zero[DPZero-raises-full-batch]"),
-    Mutant("a warning speaks of a record", "privacy/evaluation.py", 'warnings.simplefilter("ignore")',
+    Mutant("a warning speaks of a record", "privacy/quiet.py", 'warnings.simplefilter("ignore")',
            'warnings.simplefilter("default")',
            "tests/guarantees/test_bad_records.py::"
            "test_a_bad_record_cannot_be_told_from_one_that_contributes_zero[DPZero-warns-full-batch]"),
-    Mutant("the probe runs on private records", "privacy/evaluation.py", "answer: Any = query(self.examples())",
+    Mutant("the probe runs on private records", "privacy/evaluation.py",
+           "answer: Any = query(self._records.examples(self._rows, self._device))",
            "answer: Any = query(self._records.batch(np.arange(1), self._rows, self._device)[0])",
            TEST_CURATOR + "test_rehearsal_enforces_the_plan_and_reads_no_record"),
     Mutant("shuffled batches accounted as Poisson", "privacy/sampling.py",
@@ -101,6 +103,15 @@ MUTANTS = [
            "full = gaussian_epsilon(releases.full_mu * (1 + replace), delta)",
            "full = gaussian_epsilon(releases.full_mu, delta)",
            TEST_CURATOR + "test_a_replace_one_guarantee_needs_twice_the_noise_of_zero_out"),
+    Mutant("a running sum is decoded from the records' sums", "privacy/tree.py",
+           "known = encoder[:-1] @ self._decoded[: prefix - 1]", "known = encoder[:-1] @ self._leaves[: prefix - 1]",
+           "tests/privacy/test_tree.py::test_what_is_released_is_a_function_of_the_encoded_release"),
+    Mutant("a leaf whose answer failed gives its place to the next", "privacy/window.py",
+           "while self._sums.prefix < self._leaf:", "while self._sums.prefix < 0:",
+           TEST_CURATOR + "test_a_leaf_that_was_skipped_or_failed_keeps_its_place"),
+    Mutant("what failed inside the room speaks", CURATOR, "raise failure", "return answer(*arguments)",
+           "tests/guarantees/test_escapes.py::"
+           "test_what_fails_inside_the_room_leaves_without_words_cause_or_variables"),
     Mutant("a filter that forgets what is spent", "privacy/ledger.py",
            'left = Fraction(limit) ** 2 - _squares(others)', "left = Fraction(limit) ** 2",
            "tests/privacy/test_ledger.py"),

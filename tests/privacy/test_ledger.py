@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sottovoce.balances import balances
+from sottovoce.places import ledger_path
 from sottovoce.privacy.accounting import calibrate, epsilon, gaussian_mu, gaussian_mu_for
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import (
@@ -30,7 +31,7 @@ from sottovoce.privacy.errors import (
     PlanViolation,
 )
 from sottovoce.privacy.events import Event, first_steps
-from sottovoce.privacy.ledger import Ledger, default_path
+from sottovoce.privacy.ledger import Ledger
 
 BUDGET = Budget(epsilon=1.0, delta=1e-5)
 MU = gaussian_mu_for(1.0, 1e-5)
@@ -615,22 +616,22 @@ def test_where_a_ledger_is_kept_by_default(monkeypatch, tmp_path):
     monkeypatch.delenv("SOTTOVOCE_LEDGER", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr("sys.platform", "linux")
-    assert default_path() == tmp_path / "sottovoce" / "ledger.db"
+    assert ledger_path() == tmp_path / "sottovoce" / "ledger.db"
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert default_path() == tmp_path / ".local" / "share" / "sottovoce" / "ledger.db"
+    assert ledger_path() == tmp_path / ".local" / "share" / "sottovoce" / "ledger.db"
     monkeypatch.setattr("sys.platform", "darwin")
-    assert default_path() == tmp_path / "Library" / "Application Support" / "sottovoce" / "ledger.db"
+    assert ledger_path() == tmp_path / "Library" / "Application Support" / "sottovoce" / "ledger.db"
     monkeypatch.setattr("sys.platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "Local"))
-    assert default_path() == tmp_path / "Local" / "sottovoce" / "ledger.db"
+    assert ledger_path() == tmp_path / "Local" / "sottovoce" / "ledger.db"
     monkeypatch.setenv("SOTTOVOCE_LEDGER", str(tmp_path / "own.db"))
-    assert default_path() == tmp_path / "own.db"
+    assert ledger_path() == tmp_path / "own.db"
 
 
 def test_open_takes_the_default_path(monkeypatch, tmp_path):
     monkeypatch.setenv("SOTTOVOCE_LEDGER", str(tmp_path / "own.db"))
-    Ledger.open().close()
+    Ledger.open(ledger_path()).close()
     assert (tmp_path / "own.db").exists()
 
 

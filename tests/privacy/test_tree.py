@@ -7,24 +7,22 @@ import time
 import tracemalloc
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import solve_toeplitz
 
 from sottovoce.privacy import tree
 from sottovoce.privacy.entropy import OperatingSystemEntropy
 from sottovoce.privacy.errors import ConfigurationError, PlanViolation
-from sottovoce.privacy.tree import (
-    Factorisation,
-    prefix_noise,
-    rounding_bound,
-    sensitivity,
-)
+from sottovoce.privacy.tree import Factorisation, PrefixSums, prefix_sums, sensitivity
 from sottovoce.testing import ReplayableEntropy
 
 BOTH: tuple[Factorisation, Factorisation] = ("fenwick", "toeplitz")
 LENGTHS = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100]
 SCALE = 2.0**40
+UNIT = 2**10  # the square root's coefficients are rounded to multiples of 1 / UNIT
 SIGMAS = 5.5  # two-sided false alarm of a normal statistic: 3.8e-8
 
 
@@ -33,32 +31,34 @@ def low_bit(b: int) -> int:
 
 
 def encoder(factorisation: Factorisation, n: int) -> np.ndarray:
-    """C, written from its definition: the node of each b, or the exact coefficients of the square root."""
+    """C, written from its definition: the node of each b, or the square root's coefficients to ten binary digits."""
     if factorisation == "fenwick":
         return np.array([[float(b - low_bit(b) < i <= b) for i in range(1, n + 1)] for b in range(1, n + 1)])
-    coefficients = [math.comb(2 * k, k) / 4**k for k in range(n)]
+    coefficients = [round(Fraction(math.comb(2 * k, k), 4**k) * UNIT) / UNIT for k in range(n)]
     return np.array([[coefficients[b - i] if i <= b else 0.0 for i in range(n)] for b in range(n)])
+
+
+def following(sums: PrefixSums, leaf: np.ndarray | None = None) -> np.ndarray:
+    """The next prefix; without a leaf, its noise alone."""
+    return sums.add(np.zeros(sums._width, dtype=np.int64) if leaf is None else leaf)
 
 
 def draw_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaf t's draw becomes scale x the t-th unit vector, so prefix t's noise is scale x row t of B."""
     drawn = 0
 
-    def unit(count: int, scale: float) -> np.ndarray:
+    def unit(count: int, scale: float, _: object) -> np.ndarray:
         nonlocal drawn
         drawn += 1
-        return np.where(np.arange(count) == (drawn - 1) % count, scale, 0.0)
+        return np.where(np.arange(count) == (drawn - 1) % count, scale, 0.0).astype(np.int64)
 
-    monkeypatch.setattr(
-        tree, "rounded_normals", lambda count, scale, _: unit(count, scale).astype(np.int64), raising=True
-    )
-    monkeypatch.setattr(tree, "grid_normals", lambda count, _: unit(count, 1.0), raising=True)
+    monkeypatch.setattr(tree, "rounded_normals", unit)
 
 
 def decoder(factorisation: Factorisation, n: int) -> np.ndarray:
     """B as the implementation has it."""
-    noise = prefix_noise(factorisation, length=n, width=n, scale=SCALE, entropy=OperatingSystemEntropy())
-    return np.array([noise.next() for _ in range(n)]) / SCALE
+    noise = prefix_sums(factorisation, length=n, width=n, scale=SCALE, entropy=OperatingSystemEntropy())
+    return np.array([following(noise) for _ in range(n)]) / SCALE
 
 
 @pytest.mark.parametrize("n", LENGTHS)
@@ -129,8 +129,8 @@ def test_noise_at_mu_one(n, fenwick_worst, fenwick_rms, toeplitz_worst, toeplitz
 def test_variance_of_each_prefix_and_of_each_increment(factorisation, n: int):
     """Real noise: 2 n statistics, each off by 5.5 standard errors with probability 4e-8 (1.6e-6 over all)."""
     scale, width = 1e6, 100_000
-    noise = prefix_noise(factorisation, length=n, width=width, scale=scale, entropy=OperatingSystemEntropy())
-    drawn = np.array([noise.next() for _ in range(n)]) / scale
+    noise = prefix_sums(factorisation, length=n, width=width, scale=scale, entropy=OperatingSystemEntropy())
+    drawn = np.array([following(noise) for _ in range(n)]) / scale
     inverse = np.linalg.inv(encoder(factorisation, n))
     rows = np.tri(n) @ inverse
     increments = inverse.copy()
@@ -148,8 +148,8 @@ def test_variance_of_each_prefix_and_of_each_increment(factorisation, n: int):
 def test_one_leaf_alone_has_noise(factorisation):
     """Zero in all 64 coordinates of a sum of one leaf at scale 1e6 has probability below 1e-400."""
     assert sensitivity(factorisation, [1.5]) == 1.5
-    noise = prefix_noise(factorisation, length=1, width=64, scale=1e6, entropy=OperatingSystemEntropy())
-    assert np.any(noise.next())
+    noise = prefix_sums(factorisation, length=1, width=64, scale=1e6, entropy=OperatingSystemEntropy())
+    assert np.any(following(noise))
 
 
 @pytest.mark.parametrize("factorisation", BOTH)
@@ -164,17 +164,17 @@ def test_adaptive_privacy_loss(factorisation):
     n, runs, grid, target = 16, 50_000, 2.0**-20, 0.8
     leaves = np.array([0.3 + 0.7 * ((5 * i) % 16) / 16 for i in range(n)])
     scale = sensitivity(factorisation, list(leaves)) / (target * grid)
-    noise = prefix_noise(factorisation, length=n, width=runs, scale=scale, entropy=OperatingSystemEntropy())
+    noise = prefix_sums(factorisation, length=n, width=runs, scale=scale, entropy=OperatingSystemEntropy())
     inner = encoder(factorisation, n)
     decode = np.tri(n) @ np.linalg.inv(inner)
-    released, total = np.zeros((n, runs)), np.zeros(runs, dtype=np.int64)
+    released = np.zeros((n, runs))
     sums, signs = np.zeros((n, runs)), np.zeros((n, runs))
     for t in range(n):
         before = released[t - 1] if t else np.zeros(runs)
-        total += np.floor(leaves[t] * np.tanh(before) / grid).astype(np.int64)
+        leaf = np.floor(leaves[t] * np.tanh(before) / grid).astype(np.int64)
         signs[t] = np.where(np.sin(3 * before) >= 0, 1.0, -1.0)
-        sums[t] = total * grid
-        released[t] = (total + noise.next()) * grid
+        sums[t] = (sums[t - 1] if t else 0) + leaf * grid
+        released[t] = following(noise, leaf) * grid
     standard = np.linalg.solve(decode, released - sums) / (scale * grid)
 
     exposures = leaves * np.linalg.norm(inner, axis=0) / (scale * grid)
@@ -189,108 +189,117 @@ def test_adaptive_privacy_loss(factorisation):
 
 
 def test_fenwick_keeps_only_the_open_nodes(monkeypatch: pytest.MonkeyPatch):
-    """Memory O(width log length): a row for each of at most 10 open nodes, the total, one result."""
+    """Memory O(width log length): a row for each of at most 10 open nodes, the total, and a few to work with."""
     width, length = 20_000, 1000
     monkeypatch.setattr(tree, "rounded_normals", lambda count, *_: np.ones(count, dtype=np.int64))
-    noise = prefix_noise("fenwick", length=length, width=width, scale=1.0, entropy=OperatingSystemEntropy())
+    noise = prefix_sums("fenwick", length=length, width=width, scale=1.0, entropy=OperatingSystemEntropy())
     tracemalloc.start()
     for t in range(1, length + 1):
-        assert noise.next()[0] == t.bit_count()
+        assert following(noise)[0] == t.bit_count()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 13 * width * 8 + 100_000
+    assert peak < 15 * width * 8 + 100_000
 
 
 def test_toeplitz_pays_only_for_the_leaves_it_has_seen(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tree, "grid_normals", lambda count, _: np.ones(count))
+    monkeypatch.setattr(tree, "rounded_normals", lambda count, *_: np.ones(count, dtype=np.int64))
     tracemalloc.start()
-    noise = prefix_noise("toeplitz", length=10_000, width=10_000, scale=1.0, entropy=OperatingSystemEntropy())
+    noise = prefix_sums("toeplitz", length=10_000, width=10_000, scale=1.0, entropy=OperatingSystemEntropy())
     for _ in range(5):
-        noise.next()
+        following(noise)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 30 * 10_000 * 8
+    assert peak < 40 * 10_000 * 8
 
 
-def test_toeplitz_rounds_once_within_the_stated_bound(monkeypatch: pytest.MonkeyPatch):
-    """Against rational arithmetic, with the part of the bound that the normals' own grid takes left out."""
-    length, width, scale = 80, 8, 2.0**45 / 3
-    normals: list[list[Fraction]] = []
-    original = tree.grid_normals
+@pytest.mark.parametrize("factorisation", BOTH)
+@pytest.mark.parametrize("largest", [2**20, 2**53])
+def test_what_is_released_is_a_function_of_the_encoded_release(factorisation, largest, monkeypatch):
+    """Two worlds whose integers C x + noise agree release the same bits, wrapped round or not.
 
-    def recorded(count, entropy):
-        drawn = original(count, entropy)
-        normals.append([Fraction(float(z)) for z in drawn])
-        return drawn
-
-    monkeypatch.setattr(tree, "grid_normals", recorded)
-    noise = prefix_noise("toeplitz", length=length, width=width, scale=scale, entropy=ReplayableEntropy("rounding"))
-    coefficients = [Fraction(math.comb(2 * k, k), 4**k) for k in range(length)]
-    grid_part = scale * float(sum(coefficients)) * 2.0**-31
-    allowed = rounding_bound(length, scale) - grid_part
-    assert 0 < allowed < 100 < grid_part
-    worst = 0.0
-    for t in range(1, length + 1):
-        rounded = noise.next()
-        for column in range(width):
-            exact = Fraction(scale) * sum(coefficients[k] * normals[t - 1 - k][column] for k in range(t))
-            worst = max(worst, abs(float(exact - int(rounded[column]))))
-    assert worst < allowed + 0.5
-    assert all((z * 2**30).denominator == 1 for row in normals for z in row)
+    So the float64 decoding reads nothing but what the ideal Gaussian mechanism gave.
+    """
+    length, width = 24, 5
+    generator = np.random.default_rng(largest)
+    inner = encoder(factorisation, length) * (UNIT if factorisation == "toeplitz" else 1)
+    encoded = [generator.integers(-(2**40), 2**40, width) for _ in range(length)]
+    released = []
+    for _ in range(2):
+        leaves = generator.integers(-largest, largest, (length, width))
+        if factorisation == "fenwick":  # the noise is drawn for a node, and a node's sum is C's row
+            noises = iter([encoded[t] - inner[t].astype(np.int64) @ leaves for t in range(length)])
+        else:
+            noises = iter([encoded[t] - np.einsum("i,ij->j", inner[t].astype(np.int64), leaves) for t in range(length)])
+        monkeypatch.setattr(tree, "rounded_normals", lambda *_, noises=noises: next(noises))
+        sums = prefix_sums(factorisation, length=length, width=width, scale=9.0, entropy=OperatingSystemEntropy())
+        released.append(np.array([following(sums, leaf) for leaf in leaves]))
+    assert np.array_equal(released[0].view(np.int64), released[1].view(np.int64))
 
 
-def test_toeplitz_rounds_halves_up():
-    """At a small scale the rounding is floor(x + 1/2) of the rational combination (a fixed stream)."""
-    length, width, scale = 20, 50, 3.0
-    noise = prefix_noise("toeplitz", length=length, width=width, scale=scale, entropy=ReplayableEntropy("halves"))
-    normals = [tree.grid_normals(width, ReplayableEntropy("halves").fork("prefix", t)) for t in range(1, length + 1)]
-    combined = scale * encoder("toeplitz", length) @ np.array(normals)
-    assert np.array_equal([noise.next() for _ in range(length)], np.floor(combined + 0.5))
+@pytest.mark.parametrize("factorisation", BOTH)
+def test_without_noise_the_prefixes_are_the_sums(factorisation, monkeypatch: pytest.MonkeyPatch):
+    """The error of decoding a window of 2,048 leaves is below a millionth of a grid cell for each unit of a leaf."""
+    length, width, largest = 2048, 3, 2**20
+    monkeypatch.setattr(tree, "rounded_normals", lambda count, *_: np.zeros(count, dtype=np.int64))
+    leaves = np.random.default_rng(0).integers(-largest, largest, (length, width))
+    sums = prefix_sums(factorisation, length=length, width=width, scale=1.0, entropy=OperatingSystemEntropy())
+    prefixes = np.array([following(sums, leaf) for leaf in leaves])
+    exact = np.cumsum(leaves, axis=0)
+    assert np.abs(prefixes - exact).max() <= (0 if factorisation == "fenwick" else 1e-6)
+
+
+@pytest.mark.parametrize("n", [16, 256, 4096, 16_384])
+def test_rounding_the_encoder_costs_less_than_a_thousandth(n: int):
+    """The worst prefix's noise at mu = 1: |last row of B| |first column of C|, against the exact square root's."""
+    rounded = tree._encoder(n) / UNIT
+    doubled = 2.0 * np.arange(1, n)
+    exact = np.concatenate(([1.0], np.cumprod((doubled - 1) / doubled)))
+    assert np.abs(rounded - exact).max() <= 0.5 / UNIT
+    row = solve_toeplitz((rounded, np.r_[rounded[0], np.zeros(n - 1)]), np.ones(n))
+    assert np.linalg.norm(row) * np.linalg.norm(rounded) == pytest.approx(np.sum(exact**2), rel=1e-3)
 
 
 @pytest.mark.parametrize("factorisation", BOTH)
 def test_each_leaf_has_draws_of_its_own(factorisation):
     """Under a replayable entropy too, where two leaves with one purpose would share their draws."""
-    noise = prefix_noise(factorisation, length=16, width=2, scale=1e9, entropy=ReplayableEntropy("own"))
-    prefixes = np.array([noise.next() for _ in range(16)]) / 1e9
+    noise = prefix_sums(factorisation, length=16, width=2, scale=1e9, entropy=ReplayableEntropy("own"))
+    prefixes = np.array([following(noise) for _ in range(16)]) / 1e9
     draws = np.linalg.solve(np.tri(16) @ np.linalg.inv(encoder(factorisation, 16)), prefixes)
     assert len(np.unique(np.round(draws, 6))) == 32
 
 
 @pytest.mark.parametrize("factorisation", BOTH)
 def test_past_the_planned_length_nothing_is_drawn(factorisation, monkeypatch: pytest.MonkeyPatch):
-    noise = prefix_noise(factorisation, length=3, width=2, scale=5.0, entropy=OperatingSystemEntropy())
+    noise = prefix_sums(factorisation, length=3, width=2, scale=5.0, entropy=OperatingSystemEntropy())
     for _ in range(3):
-        noise.next()
+        following(noise)
 
     def never(*_):
         raise AssertionError("drawn past the plan")
 
     monkeypatch.setattr(tree, "rounded_normals", never)
-    monkeypatch.setattr(tree, "grid_normals", never)
     for _ in range(2):
         with pytest.raises(PlanViolation, match="3 planned prefixes"):
-            noise.next()
+            following(noise)
 
 
 @pytest.mark.parametrize("factorisation", BOTH)
 def test_an_interrupted_draw_ends_the_sum(factorisation, monkeypatch: pytest.MonkeyPatch):
-    noise = prefix_noise(factorisation, length=8, width=2, scale=5.0, entropy=OperatingSystemEntropy())
-    noise.next()
+    noise = prefix_sums(factorisation, length=8, width=2, scale=5.0, entropy=OperatingSystemEntropy())
+    following(noise)
     with monkeypatch.context() as failing:
-        for name in ("rounded_normals", "grid_normals"):
-            failing.setattr(tree, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        failing.setattr(tree, "rounded_normals", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
-            noise.next()
+            following(noise)
     with pytest.raises(PlanViolation):
-        noise.next()
+        following(noise)
 
 
 @pytest.mark.parametrize("factorisation", BOTH)
 def test_the_state_cannot_leave_the_process(factorisation):
-    noise = prefix_noise(factorisation, length=3, width=2, scale=5.0, entropy=OperatingSystemEntropy())
+    noise = prefix_sums(factorisation, length=3, width=2, scale=5.0, entropy=OperatingSystemEntropy())
     for leave in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(PlanViolation, match="new running sum"):
+        with pytest.raises(TypeError, match="private"):
             leave(noise)
     assert "5.0" not in repr(noise)
 
@@ -298,10 +307,10 @@ def test_the_state_cannot_leave_the_process(factorisation):
 @pytest.mark.parametrize("factorisation", BOTH)
 def test_what_was_handed_out_is_not_the_state(factorisation):
     def run(spoil: bool) -> np.ndarray:
-        noise = prefix_noise(factorisation, length=9, width=4, scale=1e6, entropy=ReplayableEntropy("k"))
+        noise = prefix_sums(factorisation, length=9, width=4, scale=1e6, entropy=ReplayableEntropy("k"))
         drawn = []
         for _ in range(9):
-            one = noise.next()
+            one = following(noise)
             drawn.append(one.copy())
             if spoil:
                 one += 1_000_000
@@ -311,10 +320,13 @@ def test_what_was_handed_out_is_not_the_state(factorisation):
 
 
 @pytest.mark.parametrize("factorisation", BOTH)
-def test_noise_is_a_vector_of_whole_grid_cells(factorisation):
-    noise = prefix_noise(factorisation, length=2, width=3, scale=9.0, entropy=OperatingSystemEntropy())
-    first = noise.next()
-    assert first.dtype == np.int64 and first.shape == (3,)
+def test_a_leaf_is_a_vector_of_whole_grid_cells(factorisation):
+    sums = prefix_sums(factorisation, length=2, width=3, scale=9.0, entropy=OperatingSystemEntropy())
+    assert following(sums).shape == (3,)
+    wrong: Any
+    for wrong in (np.zeros(2, dtype=np.int64), np.zeros(3)):
+        with pytest.raises(PlanViolation, match="64-bit integers"):
+            sums.add(wrong)
 
 
 @pytest.mark.parametrize("factorisation", BOTH)
@@ -323,8 +335,10 @@ def test_sensitivity_of_a_million_leaves_is_quick(factorisation):
     started = time.process_time()
     found = sensitivity(factorisation, leaves)  # pyright: ignore[reportArgumentType]
     assert time.process_time() - started < 2
-    expected = math.sqrt(20) if factorisation == "fenwick" else math.sqrt(math.log(10**6) / math.pi + 1.066)
-    assert found == pytest.approx(expected, rel=1e-3)
+    if factorisation == "fenwick":
+        assert found == math.sqrt(20)
+    else:  # beyond 10^5 leaves the rounding of C shows
+        assert found == pytest.approx(math.sqrt(math.log(10**6) / math.pi + 1.066), rel=0.03)
 
 
 @pytest.mark.parametrize("leaves", [[], [0.0], [0.0, 0.0], [1.0, -1.0], [1.0, math.nan], [math.inf], [[1.0]]])
@@ -350,10 +364,7 @@ def test_senseless_sensitivities_are_refused(factorisation, leaves):
 def test_senseless_plans_are_refused(wrong):
     plan = {"factorisation": "fenwick", "length": 4, "width": 4, "scale": 4.0} | wrong
     with pytest.raises(ConfigurationError):
-        prefix_noise(plan.pop("factorisation"), **plan, entropy=OperatingSystemEntropy())  # pyright: ignore
+        prefix_sums(plan.pop("factorisation"), **plan, entropy=OperatingSystemEntropy())  # pyright: ignore
     if "factorisation" in wrong:
         with pytest.raises(ConfigurationError):
             sensitivity(wrong["factorisation"], [1.0])
-    elif "scale" in wrong:
-        with pytest.raises(ConfigurationError):
-            rounding_bound(4, wrong["scale"])

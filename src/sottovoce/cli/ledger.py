@@ -14,10 +14,11 @@ from rich.table import Table
 from sottovoce.balances import Balance, balances
 from sottovoce.cli.binding import nearest
 from sottovoce.cli.support import AsJson, Output, command
+from sottovoce.places import ledger_path
 from sottovoce.privacy.accounting import gaussian_epsilon
 from sottovoce.privacy.budget import Budget, Neighbours
 from sottovoce.privacy.errors import ConfigurationError
-from sottovoce.privacy.ledger import Grant, Ledger, RunRecord, default_path
+from sottovoce.privacy.ledger import Grant, Ledger, RunRecord
 
 app = typer.Typer(
     help="The record of what was spent on each data set: show it, settle dead runs, open a budget.",
@@ -101,7 +102,7 @@ def open_dataset(
     with command(as_json=as_json) as output:
         relation, kind = _choice("--neighbours", neighbours, Neighbours), _choice("--grant", grant, Grant)
         budget = Budget(epsilon=epsilon, delta=delta, neighbours=relation)
-        ledger = Ledger.open(path)
+        ledger = Ledger.open(path or ledger_path())
         ledger.open_dataset(name, budget, kind)
         record = next(each for each in balances(ledger) if each.name == name)
         output.document = {"path": ledger.path, "dataset": _dataset_document(record)}
@@ -110,7 +111,7 @@ def open_dataset(
 
 def _existing(path: Path | None, output: Output) -> Ledger | None:
     """The ledger, or None if there is no file: looking does not make one."""
-    place = Path(path or default_path()).expanduser()
+    place = Path(path or ledger_path()).expanduser()
     if place.exists():
         return Ledger.open(place, create=False)
     output.document = {"path": place.absolute(), "exists": False, "datasets": [], "runs": [], "settled": []}

@@ -125,20 +125,53 @@ def _refuse_changed_state(objective: ModuleObjective, example: Tree, size: int) 
     module = objective.module
     parameters = {name: (p, p._version) for name, p in module.named_parameters()}
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    stored = _stored(module)
     for record in (example, variants(example)["noise"]):
+        batch = repeat(record, size)
+        versions = [leaf._version for leaf in leaves_of(batch)]
         try:
-            objective.losses_from_seed(repeat(record, size))
+            objective.losses_from_seed(batch)
         except Exception:  # the model does not take the made-up record; the example was tried before
             continue
+        if versions != [leaf._version for leaf in leaves_of(batch)]:
+            raise QueryError(
+                "evaluating the loss wrote into its batch: what it sees next would depend on what it did before. "
+                "Work on a copy, as in inputs = inputs.clone()."
+            )
     changed = [name for name, (p, version) in parameters.items() if p._version != version]
     changed += [
         name for name, buffer in module.named_buffers() if name not in buffers or not _same(buffer, buffers[name])
     ]
+    for name, tensors in _stored(module).items():
+        before = stored.get(name, [])
+        same = len(before) == len(tensors) and all(
+            a is b and v == w for (a, v), (b, w) in zip(before, tensors, strict=True)
+        )
+        changed += [] if same else [name]
     if changed:
         raise QueryError(
             f"evaluating the loss changed {', '.join(map(repr, changed[:3]))} of the model, which would carry private "
-            "records out. In evaluation mode the forward pass must leave parameters and buffers alone."
+            "records out. In evaluation mode the forward pass must leave parameters and buffers alone and "
+            "store no tensor in the model (an attribute such as self.last_attention)."
         )
+
+
+def _stored(module: nn.Module) -> dict[str, list[tuple[Tensor, int]]]:
+    """The tensors that each attribute of each part holds, in lists and dicts too, with their versions."""
+    found: dict[str, list[tuple[Tensor, int]]] = {}
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            if name in ("_parameters", "_buffers", "_modules") or isinstance(value, nn.Module):
+                continue
+            parts = [value]
+            for held in parts:
+                if isinstance(held, Tensor):
+                    found.setdefault(f"{path}.{name}".lstrip("."), []).append((held, held._version))
+                elif isinstance(held, dict):
+                    parts.extend(held.values())
+                elif isinstance(held, list | tuple | set):
+                    parts.extend(held)
+    return found
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -51,7 +51,8 @@ def variants(example: Tree) -> dict[str, Tree]:
     def made(fill: Callable[[Tensor], Tensor]) -> Tree:
         def value(leaf: Tensor) -> Tensor:
             if leaf.device.type != "cpu" and not leaf.dtype.is_floating_point:
-                return leaf  # an index out of range stops an accelerator for good, no exception can be caught
+                # An index out of range stops an accelerator for good, and no exception can be caught.
+                return _shuffled(leaf, torch.Generator().manual_seed(_SEED)).to(leaf.device)
             return fill(leaf).to(leaf.device, leaf.dtype)
 
         return map_leaves(value, example)

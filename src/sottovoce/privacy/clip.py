@@ -63,7 +63,7 @@ def _quantised(rows: Tensor, kept: Tensor, largest: int, scale: float) -> Tensor
 
 
 def _factors(norms: Tensor, largest: int, scale: float) -> Tensor:
-    return torch.clamp(largest / norms, max=scale)
+    return torch.where(norms > 0, torch.clamp(largest / norms, max=scale), 0.0)
 
 
 def _squared_norms(values: Tensor) -> Tensor:

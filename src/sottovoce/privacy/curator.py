@@ -8,8 +8,10 @@ private can therefore be read here, given one property of each query: row i depe
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -21,7 +23,7 @@ from sottovoce.privacy import accounting
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.clip import LARGEST_COUNT
 from sottovoce.privacy.entropy import Entropy, switches
-from sottovoce.privacy.errors import ConfigurationError, LedgerConflict, PlanViolation, SottovoceError
+from sottovoce.privacy.errors import ConfigurationError, LedgerConflict, PlanViolation, PrivacyError
 from sottovoce.privacy.evaluation import Evaluator, Query, physical_batch
 from sottovoce.privacy.events import first_steps
 from sottovoce.privacy.ledger import Ledger, Reservation
@@ -55,14 +57,14 @@ class Batch(Secret):
         Every record's row is clipped to ``bound`` in l2; the noise on the sum has standard deviation
         ``bound * multiplier / sqrt(share)`` in every coordinate; the divisor is the public expected size.
         """
-        return _without_frames(self._release, query, bound, share)
+        return self._release(query, float(bound), float(share))
 
     def running_sum(self, query: Query, *, bound: float) -> Tensor:
         """The noisy sum of the query's batch means over this window, this batch included.
 
         The exact sum and the past noise stay inside. A batch of the window that did not ask counts as zero.
         """
-        return _without_frames(self._running_sum, query, bound)
+        return self._running_sum(query, float(bound))
 
     def skip(self) -> None:
         """Ask nothing: the answer is known to be zero. The step is paid for all the same."""
@@ -82,8 +84,8 @@ class Curator(Secret):
     """
 
     __slots__ = (
-        "_draws", "_entropy", "_evaluator", "_indices", "_ledger", "_records", "_reservation", "_step", "_steps",
-        "_switches", "_taken", "_window", "budget", "closed", "dataset", "exposed", "grids", "lease_block",
+        "_draws", "_entropy", "_evaluator", "_indices", "_ledger", "_lock", "_records", "_reservation", "_step",
+        "_steps", "_switches", "_taken", "_window", "budget", "closed", "dataset", "exposed", "grids", "lease_block",
         "noise_multiplier", "physical_rows", "plan", "record_count", "steps_run", "switches",
     )  # fmt: skip
 
@@ -101,10 +103,10 @@ class Curator(Secret):
         self._switches = switches.get()
         _check(records, plan, budget, max_physical_batch)
         if dataset is not None and self._switches.active:
-            raise LedgerConflict(
-                f"the testing switches {', '.join(self._switches.active)} are on: such a run is not private and "
-                f"cannot be entered for the data set {dataset!r}. Leave out dataset=."
-            )
+            named = f"dataset={dataset!r} refuses the testing switches {', '.join(self._switches.active)}"
+            raise LedgerConflict(f"{named}: such a run is not private. Leave out dataset=.")
+        if dataset is not None and (ledger is None or ledger.path is None):
+            raise LedgerConflict(f"dataset={dataset!r}: tracking it over runs needs a ledger in a file.")
         self.plan, self.budget, self.dataset = plan, budget, dataset
         self.switches = self._switches.active  # any testing switch makes the run NOT PRIVATE
         self.record_count = records.count  # public under every relation but add/remove
@@ -125,6 +127,7 @@ class Curator(Secret):
         self._indices: Indices = np.empty(0, dtype=np.int64)  # who is in the batch
         self._taken: list[float] = []
         self._window: Window | None = None
+        self._lock = threading.Lock()
 
     def epsilon(self, steps: int | None = None) -> float:
         """The budget spent after so many steps (those run so far by default); infinite under a testing switch."""
@@ -162,16 +165,18 @@ class Curator(Secret):
             self._lease(step)
             if within == 0:
                 self._draws = stage.sampler.batches(self._records.count, self._entropy.fork("sampler", step))
-            self._indices, self._taken, self._step = next(self._draws), [], step
-            self.steps_run = step + 1
-            yield Batch(partial(self._release, step), partial(self._running_sum, step))
+            with self._one_at_a_time():
+                self._indices, self._taken, self._step = next(self._draws), [], step
+                self.steps_run = step + 1
+            alone = self._one_at_a_time()
+            yield Batch(alone(partial(self._release, step)), alone(partial(self._running_sum, step)))
         self.close()
 
     def close(self) -> None:
         """Settle: the steps really run are charged, the rest of the reservation returns. Idempotent."""
         if not self.closed:
             self.closed = True
-            self._indices, self._window = self._indices[:0], None
+            self._indices, self._draws, self._window = np.empty(0, dtype=np.int64), iter(()), None
             if self._reservation is not None:
                 self._reservation.settle(self.steps_run)
 
@@ -206,6 +211,9 @@ class Curator(Secret):
         stage = self._enter(step, bound)
         self._take_share(stage, share)
         self._evaluator.probe(query)
+        return _sealed(self._release_sealed, stage, step, query, bound, share)
+
+    def _release_sealed(self, stage: Stage, step: int, query: Query, bound: float, share: float) -> Tensor:
         grid = self.grids.setdefault(bound, grid_for(bound))
         sigma = self.noise_multiplier * stage.relative_noise * bound / math.sqrt(share)
         sums = self._evaluator.sums(query, self._indices, bound=bound, grid=grid)
@@ -222,22 +230,30 @@ class Curator(Secret):
         leaf = self._steps[step][1] % stage.running_sum.length
         if self._window is None or self._window.first_step != step - leaf:
             sigma = self.noise_multiplier * stage.relative_noise * stage.running_sum.sensitivity()
-            self._window = Window(
-                first_step=step - leaf,
-                plan=stage.running_sum,
-                width=query.width,
-                sigma=sigma * _UP / math.sqrt(stage.running_sum.share),
-                entropy=self._entropy.fork("running sum", step - leaf),
-            )
+            scaled = sigma * _UP / math.sqrt(stage.running_sum.share)
+            entropy = self._entropy.fork("running sum", step - leaf)
+            self._window = Window(step - leaf, stage.running_sum, query.width, scaled, entropy)
         divisor = stage.sampler.divisor(self._steps[step][1])
-        self._window.check(leaf, query.width, bound / divisor)
         self._evaluator.probe(query)
-        sums = self._evaluator.sums(
-            query, self._indices, bound=bound / divisor, grid=self._window.grid, prescale=1 / divisor
-        )
-        noisy = self._window.add(leaf, sums, noiseless=self._switches.no_noise)
-        self._expose(self._window.exact_sum)
-        return torch.as_tensor(noisy.astype(np.float64)) * self._window.grid
+        self._window.take(leaf, query.width, bound / divisor)
+        return _sealed(self._running_sum_sealed, self._window, query, bound, divisor)
+
+    def _running_sum_sealed(self, window: Window, query: Query, bound: float, divisor: float) -> Tensor:
+        bound = bound / divisor
+        sums = self._evaluator.sums(query, self._indices, bound=bound, grid=window.grid, prescale=1 / divisor)
+        noisy = window.add(sums, noiseless=self._switches.no_noise)
+        self._expose(window.exact_sum)
+        return torch.as_tensor(noisy) * window.grid
+
+    @contextmanager
+    def _one_at_a_time(self) -> Generator[None]:
+        """An answer is about one batch: no other is drawn, and no other question asked, while it is made."""
+        if not self._lock.acquire(blocking=False):
+            raise PlanViolation("a curator answers one question at a time.")
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _expose(self, sums: NDArray[np.int64]) -> None:
         if self._switches.expose_answers:
@@ -254,12 +270,16 @@ class Curator(Secret):
         return torch.zeros(query.width, dtype=torch.float64)
 
 
-def _without_frames(answer: Answer, *arguments: object) -> Tensor:
-    """Errors leave the trusted room without its frames, whose variables a debugger or a logger could print."""
+def _sealed(answer: Answer, *arguments: object) -> Tensor:
+    """Nothing that goes wrong while records are handled leaves with its words, its cause or the room's variables."""
+    failure: BaseException = PrivacyError("answering failed; why is withheld, because it could speak of a record.")
     try:
         return answer(*arguments)
-    except (SottovoceError, KeyboardInterrupt) as error:
-        raise error.with_traceback(None) from None
+    except KeyboardInterrupt:
+        failure = KeyboardInterrupt()
+    except BaseException:
+        pass
+    raise failure
 
 
 def _check_bound(bound: float) -> None:
@@ -268,11 +288,11 @@ def _check_bound(bound: float) -> None:
 
 
 def _check(records: Records, plan: Plan, budget: Budget, max_physical_batch: int) -> None:
-    if records.count > LARGEST_COUNT or max_physical_batch < 1:
-        asked = f"{records.count} records, max_physical_batch={max_physical_batch}"
-        raise ConfigurationError(f"{asked}: at most 2^28 records are summed exactly; a batch holds at least one.")
-    for stage in plan.stages:
-        stage.sampler.check(records.count)
+    for stage in plan.stages:  # first: other messages count the records
         if budget.neighbours == "add-remove" and stage.sampler.event(1.0).sampling == "single-pass":
             why = "all later blocks would shift; use neighbours='zero-out'"
             raise ConfigurationError(f"neighbours='add-remove' has no meaning for disjoint blocks: {why}.")
+        stage.sampler.check(records.count)
+    if records.count > LARGEST_COUNT or max_physical_batch < 1:
+        asked = f"max_physical_batch={max_physical_batch}"
+        raise ConfigurationError(f"{asked}: at most 2^28 records are summed exactly; a batch holds at least one.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,9 +13,10 @@ from torch import Tensor
 from sottovoce.privacy.clip import clipped_sum
 from sottovoce.privacy.errors import QueryError
 from sottovoce.privacy.plan import Plan
+from sottovoce.privacy.quiet import quiet
 from sottovoce.privacy.records import Records
 from sottovoce.privacy.sampling import Indices
-from sottovoce.privacy.trees import Tree
+from sottovoce.privacy.trees import Tree, map_leaves
 
 
 class Query(Protocol):
@@ -61,16 +61,12 @@ class Evaluator:
         self._device = device
         self._probed: set[tuple[str, int]] = set()
 
-    def examples(self) -> Tree:
-        """A full padded batch of the public example."""
-        return self._records.examples(self._rows, self._device)
-
     def probe(self, query: Query) -> None:
         """Try a kind of query once, on the public example, so that bugs show with their own traceback."""
         kind = (query.name, query.width)
         if kind in self._probed:
             return
-        answer: Any = query(self.examples())
+        answer: Any = query(self._records.examples(self._rows, self._device))
         if not self._fits(answer, query):
             given = f"{tuple(answer.shape)} and {answer.dtype}" if isinstance(answer, Tensor) else type(answer).__name__
             raise QueryError(
@@ -85,32 +81,35 @@ class Evaluator:
         """The exact sum over these records, in grid units; an empty batch runs one micro-batch of padding."""
         total = torch.zeros(query.width, dtype=torch.float64, device=self._device)
         for start in range(0, max(1, len(indices)), self._rows):
-            records, kept = self._records.batch(indices[start : start + self._rows], self._rows, self._device)
-            rows, kept = self._rows_of(query, records, kept)
+            with quiet(self._device, start):
+                records, kept = self._records.batch(indices[start : start + self._rows], self._rows, self._device)
+            rows, kept = self._rows_of(query, records, kept, start)
             total += clipped_sum(rows, kept, bound=bound, grid=grid, prescale=prescale).to(self._device)
         return total.cpu().numpy().astype(np.int64)
 
-    def _rows_of(self, query: Query, records: Tree, kept: Tensor) -> tuple[Tensor, Tensor]:
+    def _rows_of(self, query: Query, records: Tree, kept: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """The query's rows. If the micro-batch raises, each record is asked alone, in its own slot."""
-        together = self._quietly(query, records)
+        together = self._quietly(query, records, seed)
         if together is not None:
             return together, kept
         rows = torch.zeros(self._rows, query.width, dtype=torch.float64, device=self._device)
         for row in (int(index) for index in torch.nonzero(kept)[:, 0]):
-            alone = self._quietly(query, self._records.alone(records, row, self._device))
+            alone = self._quietly(query, self._records.alone(records, row, self._device), seed)
             if alone is None:
                 kept[row] = False
             else:
                 rows[row] = alone[row].to(torch.float64)
         return rows, kept
 
-    def _quietly(self, query: Query, records: Tree) -> Tensor | None:
+    def _quietly(self, query: Query, records: Tree, seed: int) -> Tensor | None:
         """The answer, or None for whatever went wrong: neither an error nor a warning may speak of a record."""
+        copy = map_leaves(torch.clone, records)  # a loss that writes into its batch must not reach the next question
         try:
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")
-                answer: Any = query(records)
-        except (Exception, SystemExit):
+            with quiet(self._device, seed):
+                answer: Any = query(copy)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # some libraries' errors derive from it
             return None
         return answer if self._fits(answer, query) else None
 

@@ -173,7 +173,7 @@ class Ledger:
         # FULL and (on macOS, where fsync stops at the drive's cache) fullfsync: a commit survives a power failure.
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "fullfsync=ON"):
             connection.execute(f"PRAGMA {pragma}")
-        self._files = self._identity()
+        self._files, self._nested = self._identity(), False
         _not_for_children.add(self)
 
     @classmethod
@@ -184,15 +184,15 @@ class Ledger:
         return cls(connection, None)
 
     @classmethod
-    def open(cls, path: Path | str | None = None, *, create: bool = True) -> Ledger:
-        """The ledger at ``path`` (`default_path()` if None), made with permissions 0600 if there is none.
+    def open(cls, path: Path | str, *, create: bool = True) -> Ledger:
+        """The ledger at ``path``, made with permissions 0600 if there is none.
 
         Raises:
             LedgerCorrupt: the file is damaged, not a ledger, or of another format; it was not touched.
             LedgerConflict: there is none, and ``create`` is false.
             ConfigurationError: the place cannot be used.
         """
-        place = Path(path or default_path()).expanduser().resolve()
+        place = Path(path).expanduser().resolve()
         try:
             lone_log = Path(f"{place}-wal").exists()  # SQLite would replay it into a new ledger
             if not place.exists():
@@ -349,17 +349,21 @@ class Ledger:
         """All or nothing, alone among all processes and threads; durable at the end if something was written."""
         _require_process(self._owner)
         with self._mutex:
+            nested = self._nested
             try:
-                if self._connection.in_transaction:
+                if self._nested:
                     yield
                     return
                 self._require_file()
-                self._connection.execute("BEGIN IMMEDIATE")
-                with self._connection:  # commits, or rolls back
+                with self._connection:  # commits, or rolls back, also when an interrupt comes between two lines
+                    self._connection.execute("BEGIN IMMEDIATE")
+                    self._nested = True
                     yield
             except sqlite3.Error as error:
                 kind = errors.LedgerCorrupt if type(error) is sqlite3.DatabaseError else errors.LedgerConflict
                 raise kind(f"the ledger at {self.path} refuses: {error}. Nothing was recorded.") from error
+            finally:
+                self._nested = nested
 
     def _lock_file(self, run_id: str) -> Path | None:
         return self.path.with_name(f"{self.path.name}.runs") / f"{run_id}.lock" if self.path else None
@@ -383,18 +387,6 @@ class Ledger:
 _not_for_children: weakref.WeakSet[Ledger | Reservation] = weakref.WeakSet()
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=lambda: [inherited._abandon() for inherited in list(_not_for_children)])
-
-
-def default_path() -> Path:
-    """$SOTTOVOCE_LEDGER, or ``sottovoce/ledger.db`` in the platform's folder for a user's data."""
-    if named := os.environ.get("SOTTOVOCE_LEDGER"):
-        return Path(named)
-    folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    if sys.platform == "darwin":
-        folder = Path.home() / "Library" / "Application Support"
-    elif sys.platform == "win32":
-        folder = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    return folder / "sottovoce" / "ledger.db"
 
 
 def _holds(run: RunRecord) -> bool:

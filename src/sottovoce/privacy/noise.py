@@ -44,7 +44,6 @@ ERROR_BOUND = 2.0**-42
 """Bound on |float64 Box-Muller - ideal normal of the same (infinitely extended) uniforms| outside the tails."""
 
 _FRACTION_BITS = 24
-_FINE_GRID = 2.0**-30
 _TAIL = 2**44  # of 2**64: U1 below 2**-20 or at least 1 - 2**-20
 _PAIRS = 2**13  # a chunk's arrays stay in the second-level cache
 _LARGEST_FLOAT_NORMAL = 9.5  # the smallest float u1 is 2**-64, and sqrt(-2 log 2**-64) < 9.42
@@ -86,11 +85,6 @@ def rounded_normals(count: int, scale: float, entropy: Entropy) -> NDArray[np.in
         chunk = rounded[start : start + 2 * _PAIRS].reshape(2, -1)
         _fill(chunk, float(scale), entropy.words(chunk.size).reshape(2, -1), entropy)
     return rounded[:count]
-
-
-def grid_normals(count: int, entropy: Entropy) -> NDArray[np.float64]:
-    """``count`` standard normals, each exactly distributed and rounded to the grid 2**-30."""
-    return np.multiply(rounded_normals(count, 1 / _FINE_GRID, entropy), _FINE_GRID, dtype=np.float64)
 
 
 def add_noise(sums: NDArray[np.int64], scale: float, entropy: Entropy) -> NDArray[np.int64]:

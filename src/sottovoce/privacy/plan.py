@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.sampling import Sampler, SinglePass
-from sottovoce.privacy.tree import Factorisation, rounding_bound, sensitivity
+from sottovoce.privacy.tree import Factorisation, sensitivity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +95,3 @@ class Plan:
     def events(self, noise_multiplier: float) -> tuple[Event, ...]:
         """What the run costs at this multiplier."""
         return tuple(stage.sampler.event(noise_multiplier * stage.relative_noise) for stage in self.stages)
-
-    def noise_error(self) -> float:
-        """The stated bound on the error of the noise, relative to its deviation; 0 where all of it is exact."""
-        sums = [stage.running_sum for stage in self.stages if stage.running_sum]
-        return max((rounding_bound(part.length, 1.0) for part in sums if part.noise == "toeplitz"), default=0.0)

@@ -78,6 +78,8 @@ class Records(Secret):
 
         try:
             map_leaves(write, padded, as_tree(self._source[index]))
-        except (Exception, SystemExit):
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # some libraries' errors derive from it
             return False
         return True

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,35 +20,6 @@ from sottovoce.privacy.events import Event
 
 Indices = NDArray[np.int64]
 _CHUNK = 1 << 20  # words drawn at once: bounds the memory of a draw whatever the number of records
-
-
-class Sampler(Protocol):
-    """A way to draw batches, with the event that accounts for it and the public numbers it fixes."""
-
-    @property
-    def steps(self) -> int:
-        """How many batches a run draws."""
-        ...
-
-    def event(self, noise_multiplier: float) -> Event:
-        """What a run of this sampler costs when each step is one Gaussian of this multiplier."""
-        ...
-
-    def divisor(self, step: int) -> float:
-        """The public number that step's sum is divided by: the expected size, never the realised one."""
-        ...
-
-    def largest_expected_batch(self) -> float:
-        """The largest expected batch size, from which the padded physical shape follows."""
-        ...
-
-    def check(self, records: int) -> None:
-        """Raise `ConfigurationError` unless the sampler fits a data set of this many records."""
-        ...
-
-    def batches(self, records: int, entropy: Entropy) -> Iterator[Indices]:
-        """The indices of each step's batch, in order."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,3 +144,7 @@ class FullBatch(Poisson):
     def event(self, noise_multiplier: float) -> Event:
         """One unsubsampled Gaussian a step."""
         return Event(sampling="full-batch", noise_multiplier=noise_multiplier, steps=self.steps)
+
+
+Sampler = Poisson | SinglePass
+"""A way to draw batches, with the event that accounts for it and the public numbers it fixes."""

@@ -20,21 +20,14 @@ RELATIONS = {
     "replace-one": "one record takes any other value; the number of records is public",
 }
 NOT_COVERED = (
-    "time and memory: they can show how many micro-batches a batch filled",
+    "time and memory: they can show how many micro-batches a batch filled, and whether a record made the loss raise",
     "choices made by looking at the private records outside this run, such as hyper-parameters tuned on them",
     "what the user's own code prints, stores or sends while it holds private records",
     "a loss that kills the process, device asserts",
 )
 UNNAMED = "not named: this run is accounted alone, not tracked across runs"
-WIDE_DELTA = (
-    "delta {:g} is above 1/records = {:.3g}: publishing a random record whole would satisfy it. Take a tenth of "
-    "1/records or less."
-)
+WIDE_DELTA = "delta {:g} is above 1/records = {:.3g}: publishing a random record whole would satisfy it"
 EXACT = "exact: the ideal continuous Gaussian, rounded to the grid, from the operating system's entropy"
-APPROXIMATE = (
-    "direct releases exact; running sums approximate: a float64 combination of exact normals, rounded once, within "
-    "a relative {:.1e} of its standard deviation"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +86,6 @@ def state(curator: Curator, assumed: Iterable[str] = ()) -> Statement:
     """The statement of a run so far."""
     budget, count, tested = curator.budget, curator.record_count, ", ".join(curator.switches)
     events = curator.plan.events(curator.noise_multiplier)
-    error = curator.plan.noise_error()
     counts_public = budget.neighbours != "add-remove"
     return Statement(
         private=not tested,
@@ -108,7 +100,7 @@ def state(curator: Curator, assumed: Iterable[str] = ()) -> Statement:
         steps_run=curator.steps_run,
         noise_multiplier=curator.noise_multiplier,
         grids=tuple({"bound": bound, "grid": grid} for bound, grid in sorted(curator.grids.items())),
-        noise="NONE" if "no_noise" in tested else APPROXIMATE.format(error) if error else EXACT,
+        noise="NONE" if "no_noise" in tested else EXACT,
         accountant=accountant_name(events),
         dataset=f"{curator.dataset!r}, tracked over runs in the ledger" if curator.dataset else UNNAMED,
         public=(

@@ -10,7 +10,7 @@ from sottovoce.privacy.errors import PlanViolation
 from sottovoce.privacy.noise import grid_for
 from sottovoce.privacy.plan import RunningSum
 from sottovoce.privacy.secret import Secret
-from sottovoce.privacy.tree import prefix_noise
+from sottovoce.privacy.tree import prefix_sums
 
 
 class Window(Secret):
@@ -21,34 +21,36 @@ class Window(Secret):
     needs a new window on unused records.
     """
 
-    __slots__ = ("_leaf", "_noise", "_plan", "_width", "exact_sum", "first_step", "grid")
+    __slots__ = ("_leaf", "_plan", "_sums", "_width", "exact_sum", "first_step", "grid")
 
-    def __init__(self, *, first_step: int, plan: RunningSum, width: int, sigma: float, entropy: Entropy) -> None:
+    def __init__(self, first_step: int, plan: RunningSum, width: int, sigma: float, entropy: Entropy) -> None:
         self.first_step = first_step
         self.grid = grid_for(max(plan.sensitivities))
         self.exact_sum: NDArray[np.int64] = np.zeros(width, dtype=np.int64)
         self._plan = plan
         self._width = width
         self._leaf = -1
-        self._noise = prefix_noise(
-            plan.noise, length=plan.length, width=width, scale=sigma / self.grid, entropy=entropy
-        )
+        self._sums = prefix_sums(plan.noise, length=plan.length, width=width, scale=sigma / self.grid, entropy=entropy)
 
-    def check(self, leaf: int, width: int, sensitivity: float) -> None:
-        """Refuse what the plan does not allow, before any data is looked at."""
+    def take(self, leaf: int, width: int, sensitivity: float) -> None:
+        """Take a leaf, once, before any data is looked at."""
         if leaf <= self._leaf or width != self._width:
             raise PlanViolation(f"this batch is in its running sum already, or width {width} is not {self._width}.")
-        if sensitivity > self._plan.sensitivities[leaf]:
+        if not 2**10 * self.grid <= sensitivity <= self._plan.sensitivities[leaf]:
             raise PlanViolation(
-                f"leaf {leaf} was planned with sensitivity {self._plan.sensitivities[leaf]} and its bound over its "
-                f"block size is {sensitivity}: lower the bound or plan for it; the data was not looked at."
+                f"leaf {leaf} was planned with sensitivity {self._plan.sensitivities[leaf]} on a grid of {self.grid}, "
+                f"and bound / block size is {sensitivity}: too much, or nothing but rounding. Skip it or plan for it."
             )
-
-    def add(self, leaf: int, sums: NDArray[np.int64], *, noiseless: bool) -> NDArray[np.int64]:
-        """The noisy prefix through ``leaf``; leaves that were skipped count as zero and have their noise too."""
-        self.exact_sum = self.exact_sum + sums
-        noise = self._noise.next()
-        for _ in range(leaf - self._leaf - 1):
-            noise = self._noise.next()
         self._leaf = leaf
-        return self.exact_sum if noiseless else self.exact_sum + noise
+
+    def add(self, sums: NDArray[np.int64], *, noiseless: bool) -> NDArray[np.float64]:
+        """The noisy prefix through the leaf that was taken.
+
+        A leaf that nobody asked, or whose answer failed, counts as zero with its noise: every other leaf keeps its
+        place, for which the noise was calibrated.
+        """
+        while self._sums.prefix < self._leaf:
+            self._sums.add(np.zeros_like(self.exact_sum))
+        noisy = self._sums.add(sums)
+        self.exact_sum = self.exact_sum + sums
+        return self.exact_sum.astype(np.float64) if noiseless else noisy

@@ -1,0 +1,265 @@
+"""Ways out of the trusted room that an audit tried: each is shut."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_runs import METHODS, NullRecord, data, model
+from torch import Tensor, nn
+
+import sottovoce as sv
+from sottovoce.inputs import as_records
+from sottovoce.privacy.curator import Curator
+from sottovoce.privacy.ledger import Ledger
+from sottovoce.privacy.plan import Plan, RunningSum, Stage
+from sottovoce.privacy.sampling import FullBatch, SinglePass
+
+BUDGET = sv.Budget(epsilon=1.0, delta=1e-3)
+VICTIM, MARK = 17, 5.0
+
+
+def marked() -> tuple[Tensor, Tensor]:
+    inputs, targets = data()
+    inputs[VICTIM] = MARK
+    return inputs, targets
+
+
+def victim_in(inputs: Tensor) -> bool:
+    return bool((inputs == MARK).all(dim=-1).any())
+
+
+def sums(loss: Any, private: Any, method: str = "DPZero", **options: Any) -> list[Tensor]:
+    with sv.testing.fixed_entropy("escape"), sv.testing.expose_answers():
+        session = sv.Session(
+            model(),
+            loss,
+            private=private,
+            method=METHODS[method],
+            budget=BUDGET,
+            sampling="full-batch",
+            steps=2,
+            **options,
+        )
+        for _ in session:
+            pass
+    return session.exposed
+
+
+class Panic(BaseException):
+    """What a library written in another language raises."""
+
+
+def test_an_error_outside_the_usual_family_does_not_leave():
+    class Loss(NullRecord):
+        def __call__(self, network: nn.Module, batch: Any) -> Tensor:
+            if victim_in(batch[0]):
+                raise Panic(f"bad record {batch[0]}")
+            return super().__call__(network, batch)
+
+    nulled = marked()
+    nulled[0][VICTIM] = 0
+    for one, other in zip(sums(Loss(), marked()), sums(NullRecord(), nulled), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_what_fails_inside_the_room_leaves_without_words_cause_or_variables(monkeypatch: pytest.MonkeyPatch):
+    def explode(*_: Any, **__: Any) -> Tensor:
+        raise MemoryError("row 17 has 5.0 in it")
+
+    session = sv.Session(
+        model(), NullRecord(), private=data(), method=METHODS["DPZero"], budget=BUDGET, batch_size=12, steps=3
+    )
+    monkeypatch.setattr("sottovoce.privacy.evaluation.clipped_sum", explode)
+    with pytest.raises(sv.PrivacyError, match="withheld") as caught:
+        next(iter(session))
+    assert caught.value.__cause__ is None and caught.value.__context__ is None
+    for entry in caught.traceback:
+        assert not {"indices", "records", "sums", "kept", "rows", "total"} & set(entry.locals)
+
+
+def test_an_interrupt_leaves_without_the_room_s_frames(monkeypatch: pytest.MonkeyPatch):
+    def interrupt(*_: Any, **__: Any) -> Tensor:
+        raise KeyboardInterrupt("private words")
+
+    session = sv.Session(
+        model(), NullRecord(), private=data(), method=METHODS["DPZero"], budget=BUDGET, batch_size=12, steps=3
+    )
+    monkeypatch.setattr("sottovoce.privacy.evaluation.clipped_sum", interrupt)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        next(iter(session))
+    assert caught.value.args == () and caught.value.__context__ is None
+
+
+def test_a_loss_that_writes_into_its_batch_is_refused():
+    """One record that raises would have the others asked again, on what was made of them."""
+
+    def loss(network: nn.Module, batch: Any) -> Tensor:
+        batch[0].mul_(0.5)
+        return sv.losses.cross_entropy(network, batch)
+
+    with pytest.raises(sv.QueryError, match="wrote into its batch"):
+        sums(loss, data())
+
+
+def test_a_random_loss_draws_the_same_for_a_record_whoever_raises():
+    class Loss(NullRecord):
+        def __init__(self, raises: bool) -> None:
+            self.raises = raises
+
+        def __call__(self, network: nn.Module, batch: Any) -> Tensor:
+            inputs, targets = batch
+            if self.raises and victim_in(inputs):
+                raise ValueError
+            values = super().__call__(network, (torch.where(inputs == MARK, 0.0, inputs), targets))
+            null = (inputs == MARK).all(dim=1) | (inputs == 0).all(dim=1)
+            return torch.where(null, values, values * (1 + torch.rand(len(inputs))))
+
+    after: list[tuple[float, float, float]] = []
+    answers: list[list[Tensor]] = []
+    for raises in (True, False):
+        torch.manual_seed(1)
+        np.random.seed(1)
+        random.seed(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            answers.append(sums(Loss(raises), marked()))
+        after.append((float(torch.rand(())), float(np.random.rand()), random.random()))
+    assert after[0] == after[1], "the user's generators tell nothing"
+    for one, other in zip(*answers, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("kind", ["attribute", "list", "dict"])
+def test_a_model_that_stores_activations_is_refused(kind: str):
+    class Storing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(5, 3)
+            self.seen: Any = [] if kind == "list" else {}
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            if kind == "attribute":
+                self.last = inputs
+            elif kind == "list":
+                self.seen.append(inputs)
+            else:
+                self.seen["last"] = inputs
+            return self.layer(inputs)
+
+    with pytest.raises(sv.QueryError, match=r"last|seen"):
+        sv.Session(
+            Storing(), NullRecord(), private=data(), method=METHODS["DPZero"], budget=BUDGET, batch_size=12, steps=3
+        )
+
+
+def test_items_that_warn_are_not_heard(recwarn: pytest.WarningsRecorder):
+    class Items(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return 48
+
+        def __getitem__(self, index: int) -> Any:
+            if index == VICTIM:
+                warnings.warn("record 17 is constant", stacklevel=1)
+            inputs, targets = data()
+            return inputs[index], targets[index]
+
+    example = (torch.zeros(5), torch.tensor(0))
+    sums(NullRecord(), Items(), example=example)
+    assert not [each for each in recwarn.list if "constant" in str(each.message)]
+
+
+def test_an_item_is_not_read_for_its_form_where_an_example_is_given():
+    class Items(torch.utils.data.Dataset[Any]):
+        read = 0
+
+        def __len__(self) -> int:
+            return 48
+
+        def __getitem__(self, index: int) -> Any:
+            Items.read += 1
+            return torch.zeros(5), torch.tensor(0)
+
+    as_records(Items(), (torch.zeros(5), torch.tensor(0)))
+    assert Items.read == 0
+
+
+def test_a_question_inside_a_question_is_refused():
+    """A query that asks again, or draws the next batch, would mix two batches' answers."""
+    curator = Curator(as_records(torch.rand(20, 1)), Plan((Stage(sampler=FullBatch(steps=3, records=20)),)), BUDGET)
+    batches = curator.batches()
+    batch = next(batches)
+
+    class Nested:
+        name, width = "nested", 1
+
+        def __call__(self, records: Tensor) -> Tensor:
+            next(batches)
+            return records.double()
+
+    with pytest.raises(sv.PlanViolation, match="one question at a time"):
+        batch.release(Nested(), bound=1.0)
+
+
+def test_float32_and_tensor_bounds_become_floats():
+    curator = Curator(as_records(torch.rand(20, 1)), Plan((Stage(sampler=FullBatch(steps=3, records=20)),)), BUDGET)
+
+    class Ask:
+        name, width = "ask", 1
+
+        def __call__(self, records: Tensor) -> Tensor:
+            return records.double()
+
+    for batch, bound in zip(curator.batches(), (np.float32(0.1), torch.tensor(0.3), 1), strict=True):
+        batch.release(Ask(), bound=bound)  # pyright: ignore[reportArgumentType]
+    assert all(type(bound) is float for bound in curator.grids)
+
+
+def test_a_leaf_of_nothing_but_rounding_is_refused():
+    """A bound far below the window's grid would clip every record to nothing, and once gave 0 / 0."""
+    plan = Plan((Stage(sampler=SinglePass(sizes=(4, 4)), shares=(), running_sum=RunningSum(sensitivities=(1.0, 1.0))),))
+    curator = Curator(as_records(torch.zeros(8, 1)), plan, BUDGET)
+
+    class Ask:
+        name, width = "ask", 1
+
+        def __call__(self, records: Tensor) -> Tensor:
+            return records.double()
+
+    with pytest.raises(sv.PlanViolation, match="nothing but rounding"):
+        next(curator.batches()).running_sum(Ask(), bound=1e-9)
+
+
+def test_a_named_data_set_needs_a_ledger_that_lasts():
+    with pytest.raises(sv.LedgerConflict, match="ledger in a file"):
+        sv.Session(
+            model(), NullRecord(), private=data(), method=METHODS["DPZero"], budget=BUDGET, batch_size=12, steps=3,
+            dataset="clinic", ledger=Ledger.in_memory(),
+        )  # fmt: skip
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_inside_a_transaction_does_not_make_later_ones_vanish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """After it, what a second connection sees is what was promised."""
+    from sottovoce.privacy.events import Event
+
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    events = [Event(sampling="full-batch", noise_multiplier=50.0, steps=5)]
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(ledger, "_append", interrupt)
+        ledger.reserve(budget=BUDGET, events=events)
+    reservation = ledger.reserve(budget=BUDGET, events=events)
+    reservation.lease(3)
+    assert not ledger._connection.in_transaction
+    other = Ledger.open(tmp_path / "ledger.db")
+    assert [(run.mark, run.steps_planned) for run in other.runs()] == [(3, 5)]
