@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 from sottovoce import losses, testing
 from sottovoce.fit import Run, evaluate, fit
-from sottovoce.methods import DPSGD, SGD, DPZero, MeZO
+from sottovoce.methods import DPMD, DPSGD, GEP, SGD, DopeSGD, DPZero, MeZO, PazoM, PazoP, PazoS
 from sottovoce.places import ledger_path
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import (
@@ -27,17 +27,23 @@ from sottovoce.update import Update
 __version__ = version("sottovoce")
 
 __all__ = [
+    "DPMD",
     "DPSGD",
+    "GEP",
     "SGD",
     "Budget",
     "BudgetExhausted",
     "ConfigurationError",
     "DPZero",
     "DataError",
+    "DopeSGD",
     "Ledger",
     "LedgerConflict",
     "LedgerCorrupt",
     "MeZO",
+    "PazoM",
+    "PazoP",
+    "PazoS",
     "PlanViolation",
     "PrivacyError",
     "PrivacyWarning",

@@ -66,6 +66,7 @@ def fit(
     private: Any,
     method: Method | PlainMethod,
     budget: Budget | None = None,
+    public: Any = None,
     epochs: float | None = None,
     steps: int | None = None,
     batch_size: int | None = None,
@@ -83,6 +84,7 @@ def fit(
         private: the private records; the only argument that is protected.
         method: ``DPZero(...)``, ``DPSGD(...)``; or ``SGD(...)``, ``MeZO(...)`` without privacy and budget.
         budget: ``Budget(epsilon=..., delta=...)``.
+        public: records that everybody may see, for PazoM, PazoP, PazoS, DPMD, DopeSGD and GEP.
         epochs: passes over the data; give exactly one of epochs and steps.
         steps: the number of steps.
         batch_size: the expected number of records in a step.
@@ -101,6 +103,7 @@ def fit(
         private=private,
         method=method,
         budget=budget,
+        public=public,
         epochs=epochs,
         steps=steps,
         batch_size=batch_size,

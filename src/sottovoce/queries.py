@@ -68,6 +68,59 @@ class Gradients:
         return self.objective.gradients(records)
 
 
+@dataclass(frozen=True)
+class LossesAlong:
+    """Every record's loss at x + scale * u for each of several public directions u, within [0, limit]."""
+
+    objective: ModuleObjective
+    directions: Directions
+    scale: float
+    limit: float
+    name: str = "losses along"
+
+    @property
+    def width(self) -> int:
+        """One loss for each direction."""
+        return self.directions.count
+
+    def __call__(self, records: Any) -> Tensor:
+        """``[B, k]``. A loss that is not a number stays one, and then the record counts as zero."""
+        columns = [
+            self.objective.losses_along(records, self.directions, query, self.scale)
+            for query in range(self.directions.count)
+        ]
+        return torch.stack(columns, dim=1).clamp(0.0, self.limit)
+
+
+@dataclass(frozen=True)
+class GradientsAbout:
+    """Every record's gradient less a public vector."""
+
+    objective: ModuleObjective
+    centre: Tensor
+    name: str = "gradients about a public one"
+
+    @property
+    def width(self) -> int:
+        """One number for each trainable parameter."""
+        return self.objective.parameters.numel()
+
+    def __call__(self, records: Any) -> Tensor:
+        """``[B, d]``."""
+        rows = self.objective.gradients(records)
+        return rows - self.centre.to(rows.device, rows.dtype)
+
+
+def losses_along(objective: ModuleObjective, directions: Directions, scale: float, *, limit: float) -> LossesAlong:
+    """Ask for the loss at x + scale * u, for each direction u, cut off below at 0 and above at ``limit``."""
+    return LossesAlong(objective, directions, scale, limit)
+
+
+def gradients_about(objective: ModuleObjective, centre: Tensor) -> GradientsAbout:
+    """Ask for the gradient less ``centre``, which is public."""
+    return GradientsAbout(objective, centre)
+
+
 def losses(objective: ModuleObjective) -> Losses:
     """Ask for the loss at the current point."""
     return Losses(objective)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sottovoce.horizon import resolve
 from sottovoce.inputs import as_records
-from sottovoce.methods.base import Method
+from sottovoce.methods.base import Method, Moment
 from sottovoce.methods.plain import PlainMethod
 from sottovoce.objective.directions import Key
 from sottovoce.objective.gradients import Loss
@@ -26,6 +26,7 @@ from sottovoce.privacy.curator import Curator
 from sottovoce.privacy.errors import ConfigurationError, PrivacyWarning
 from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.statement import Statement, state
+from sottovoce.public import PublicData, refuse_private_as_public
 from sottovoce.reference import plain_batches, plain_statement
 from sottovoce.update import Estimate, Update, Updater
 
@@ -53,6 +54,7 @@ class Session:
         private: the private records: a tree of tensors or arrays, or a map-style data set of fixed-shape items.
         method: which question is asked at each step, such as ``DPZero(lr=1e-2)``.
         budget: the guarantee; None for the references without privacy, SGD and MeZO, and only for them.
+        public: records that everybody may see, for the methods that use them; of the same form as the private ones.
         steps: the number of steps; give exactly one of steps and epochs.
         epochs: passes over the data.
         batch_size: the expected number of records in a batch.
@@ -76,6 +78,7 @@ class Session:
         private: Any,
         method: Method | PlainMethod,
         budget: Budget | None = None,
+        public: Any = None,
         steps: int | None = None,
         epochs: float | None = None,
         batch_size: int | None = None,
@@ -108,6 +111,7 @@ class Session:
         self.objective = ModuleObjective(model, loss, strategy=strategy, example=data.example)
         self._key = Key(seed)
         self._updater = Updater(update or Update(), self.objective.parameters, lr=method.lr, steps=self.steps)
+        self._public = _public_data(method, public, private, self.objective)
         self._curator: Curator | None = None
         if isinstance(method, Method) and budget is not None:
             method.check(self.objective)
@@ -122,8 +126,8 @@ class Session:
                 max_physical_batch=max_physical_batch,
             )
             self._report = probe(self.objective, data.example, self._curator.physical_rows)
-            rehearsal = self._key.fold("rehearsal")
-            self._curator.rehearse(lambda batch: method.step(batch, self.objective, rehearsal))
+            rehearsal = self._moment(0, self._key.fold("rehearsal"))
+            self._curator.rehearse(lambda batch: method.step(batch, rehearsal))
             self._estimates = self._private_estimates(method, self._curator)
             weakref.finalize(self, self._curator.close)
             for text in self.statement.warnings:
@@ -178,11 +182,25 @@ class Session:
                 "row-position rounding: a row's last bits depend on its slot in the padded batch, and records move "
                 "between slots when one is added or removed"
             )
+        if self._public is not None:
+            assumed.append(
+                f"the {self._public.count} records given as public= are public, and chosen without the private ones"
+            )
         return state(self._curator, assumed=assumed)
 
     def averaged(self) -> Any:
         """A context in which the model holds the average of the iterates, where ``update=`` keeps one."""
         return self._updater.averaged()
+
+    def _moment(self, number: int, key: Key) -> Moment:
+        return Moment(
+            objective=self.objective,
+            key=key,
+            number=number,
+            of=self.steps,
+            rate=self._updater.rate(number),
+            public_data=self._public,
+        )
 
     def _run(self) -> Generator[Step]:
         for number, estimate in enumerate(self._estimates):
@@ -194,7 +212,7 @@ class Session:
 
     def _private_estimates(self, method: Method, curator: Curator) -> Generator[Estimate]:
         for number, batch in enumerate(curator.batches()):
-            yield method.step(batch, self.objective, self._key.fold(number))
+            yield method.step(batch, self._moment(number, self._key.fold(number)))
 
     def _plain_estimates(self, method: PlainMethod, batches: Iterator[Any]) -> Generator[Estimate]:
         for number, records in enumerate(batches):
@@ -215,6 +233,24 @@ def _check_method(method: Any, budget: Budget | None) -> None:
         )
     if budget is not None and not isinstance(budget, Budget):
         raise ConfigurationError(f"budget={budget!r}: give Budget(epsilon=..., delta=...).")
+
+
+def _public_data(method: Any, public: Any, private: Any, objective: ModuleObjective) -> PublicData | None:
+    """The public records, where the method uses some; they must not be the private ones."""
+    wanted: int | None = getattr(method, "public_batch", None)
+    name = type(method).__name__
+    if (wanted is None) != (public is None):
+        raise ConfigurationError(
+            f"{name} does not use public data: leave out public=."
+            if wanted is None
+            else f"{name} needs public=: records that everybody may see, of the form of the private ones."
+        )
+    if wanted is None:
+        return None
+    refuse_private_as_public(private, public)
+    data = PublicData(public, objective)
+    data.check_batch(wanted)
+    return data
 
 
 def _public_count(actual: int, given: int | None, budget: Budget | None) -> int:

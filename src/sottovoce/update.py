@@ -9,13 +9,17 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from sottovoce.objective.directions import Directions, combine
 from sottovoce.objective.parameters import ParameterVector
 from sottovoce.privacy.errors import ConfigurationError
+
+Scheduler = Callable[[torch.optim.Optimizer], Any]
+"""Makes a scheduler of ``torch.optim.lr_scheduler`` for an optimiser."""
 
 Schedule = Callable[[float], float]
 """The factor on the learning rate as a function of the fraction of the run that is over."""
@@ -66,15 +70,36 @@ class Along:
 
 
 @dataclass(frozen=True)
-class Dense:
-    """An estimate that is a vector already."""
+class AlongAnd(Along):
+    """``sum_j coefficients[j] u_j + vector``, where the vector is public."""
 
     vector: Tensor
 
+    def dense(self) -> Tensor:
+        """The sum as one vector."""
+        return super().dense().to(self.vector.device) + self.vector
+
+    def add_to(self, parameters: ParameterVector, scale: float) -> None:
+        """Replays the directions into the parameters, and rounds once."""
+        parameters.add_(self.directions, self.coefficients * scale, plus=self.vector * scale)
+
+
+@dataclass(frozen=True)
+class Dense:
+    """An estimate that is a vector already.
+
+    Attributes:
+        vector: the estimate.
+        answers: the released numbers that it was made from, where they are not the vector itself.
+    """
+
+    vector: Tensor
+    answers: Tensor | None = None
+
     @property
     def released(self) -> Tensor:
-        """The vector."""
-        return self.vector
+        """The numbers that the estimate was made from."""
+        return self.vector if self.answers is None else self.answers
 
     def dense(self) -> Tensor:
         """The vector."""
@@ -94,6 +119,8 @@ class Update:
         weight_decay: adds weight_decay * x to the estimate.
         schedule: ``"constant"``, ``"linear"``, ``"cosine"``, or a function from the fraction of the run
             that is over, in [0, 1), to a factor on the learning rate.
+        scheduler: instead of a schedule, makes any ``torch.optim.lr_scheduler`` that needs no metric from an optimiser,
+            as in ``lambda optimizer: StepLR(optimizer, 100)``; it is stepped once a step.
         averaging: the decay of an exponential average of the iterates, in (0, 1); it is what is evaluated, and
             what the model holds when the run ends. Off by default.
     """
@@ -101,6 +128,7 @@ class Update:
     momentum: float = 0.0
     weight_decay: float = 0.0
     schedule: str | Schedule = "constant"
+    scheduler: Scheduler | None = None
     averaging: float | None = None
 
     def __post_init__(self) -> None:
@@ -112,8 +140,30 @@ class Update:
             raise ConfigurationError(
                 f"schedule={self.schedule!r}: choose one of {', '.join(SCHEDULES)}, or a function."
             )
+        if self.scheduler is not None and self.schedule != "constant":
+            raise ConfigurationError("schedule= and scheduler= were given: one of the two sets the learning rate.")
         if self.averaging is not None and not 0 < self.averaging < 1:
             raise ConfigurationError(f"averaging={self.averaging}: the decay must lie in (0, 1).")
+
+    def rates(self, lr: float, steps: int) -> list[float]:
+        """The learning rate of every step."""
+        if self.scheduler is None:
+            schedule = SCHEDULES[self.schedule] if isinstance(self.schedule, str) else self.schedule
+            return [lr * schedule(step / steps) for step in range(steps)]
+        optimizer = torch.optim.SGD([torch.zeros((), requires_grad=True)], lr=lr)
+        scheduler = self.scheduler(optimizer)
+        rates: list[float] = []
+        for _ in range(steps):
+            rates.append(float(optimizer.param_groups[0]["lr"]))
+            optimizer.step()
+            try:
+                scheduler.step()
+            except TypeError:
+                raise ConfigurationError(
+                    f"{type(scheduler).__name__} needs a metric at each step; none is free of private records. Take a "
+                    "scheduler that depends on the step alone."
+                ) from None
+        return rates
 
 
 class Updater:
@@ -122,16 +172,18 @@ class Updater:
     def __init__(self, update: Update, parameters: ParameterVector, *, lr: float, steps: int) -> None:
         self._update = update
         self._parameters = parameters
-        self._lr = lr
-        self._steps = steps
-        self._schedule = SCHEDULES[update.schedule] if isinstance(update.schedule, str) else update.schedule
+        self._rates = update.rates(lr, steps)
         self._velocity: Tensor | None = None
         self._average: Tensor | None = None
         self._weight = 0.0
 
+    def rate(self, step: int) -> float:
+        """The learning rate of step number ``step`` (from 0)."""
+        return self._rates[step]
+
     def apply(self, estimate: Estimate, step: int) -> None:
         """Take step number ``step`` (from 0)."""
-        rate = self._lr * self._schedule(step / self._steps)
+        rate = self.rate(step)
         if self._update.weight_decay and rate:
             self._parameters.add_vector_(self._parameters.copy(), -rate * self._update.weight_decay)
         if self._update.momentum:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from sottovoce.objective.directions import Key
@@ -11,12 +12,43 @@ from sottovoce.privacy.curator import Batch
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.privacy.plan import Plan
 from sottovoce.privacy.sampling import Sampler
+from sottovoce.public import PublicData
 from sottovoce.update import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """What a step knows beside its batch. All of it is public.
+
+    Attributes:
+        objective: the model at the current parameters, and the loss.
+        key: the public randomness of this step.
+        number: the step's number, from 0.
+        of: how many steps the run has.
+        rate: the learning rate that the estimate will be multiplied with.
+        public_data: the public records, where there are any.
+    """
+
+    objective: ModuleObjective
+    key: Key
+    number: int
+    of: int
+    rate: float
+    public_data: PublicData | None = None
+
+    @property
+    def public(self) -> PublicData:
+        """The public records of a method that uses some."""
+        assert self.public_data is not None, "the session refuses such a method without public data"
+        return self.public_data
 
 
 @runtime_checkable
 class Method(Protocol):
-    """A private method. It holds no state: that lives in the session."""
+    """A private method. It holds no state: that lives in the session.
+
+    A method that uses public data has ``public_batch``, the number of public records in one of its batches.
+    """
 
     private: ClassVar[bool]
 
@@ -33,7 +65,7 @@ class Method(Protocol):
         """Raise `ConfigurationError` if the method does not fit this model."""
         ...
 
-    def step(self, batch: Batch, objective: ModuleObjective, key: Key) -> Estimate:
+    def step(self, batch: Batch, at: Moment) -> Estimate:
         """Ask the batch, and turn its noisy answers into an estimate of the gradient."""
         ...
 
@@ -43,6 +75,19 @@ def require_positive(**values: float) -> None:
     for name, value in values.items():
         if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
             raise ConfigurationError(f"{name}={value!r}: it must be a positive, finite number.")
+
+
+def require_counts(**values: int) -> None:
+    """Every value is a whole number of at least one."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ConfigurationError(f"{name}={value!r}: it must be a whole number, at least 1.")
+
+
+def require_share(name: str, value: Any) -> None:
+    """Between zero and one, both included."""
+    if not (isinstance(value, int | float) and 0 <= value <= 1):
+        raise ConfigurationError(f"{name}={value!r}: it must lie in [0, 1].")
 
 
 def require_learning_rate(lr: Any) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sottovoce.methods.base import require_learning_rate, require_positive
-from sottovoce.objective.directions import Key
+from sottovoce.methods.base import Moment, require_learning_rate, require_positive
 from sottovoce.objective.module import ModuleObjective
 from sottovoce.privacy.curator import Batch
 from sottovoce.privacy.plan import Plan, Stage
@@ -42,6 +41,6 @@ class DPSGD:
     def check(self, objective: ModuleObjective) -> None:
         """Any differentiable model will do; the rehearsal finds one that is not."""
 
-    def step(self, batch: Batch, objective: ModuleObjective, key: Key) -> Estimate:
+    def step(self, batch: Batch, at: Moment) -> Estimate:
         """Release the mean gradient."""
-        return Dense(batch.release(gradients(objective), bound=self.clip))
+        return Dense(batch.release(gradients(at.objective), bound=self.clip))

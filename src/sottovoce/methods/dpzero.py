@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from sottovoce.methods.base import require_choice, require_learning_rate, require_positive
-from sottovoce.objective.directions import Key, Kind, draw
+from sottovoce.methods.base import Moment, require_choice, require_counts, require_learning_rate, require_positive
+from sottovoce.objective.directions import Kind, draw
 from sottovoce.objective.module import ModuleObjective
 from sottovoce.privacy.curator import Batch
-from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.privacy.plan import Plan, Stage
 from sottovoce.privacy.sampling import Sampler
 from sottovoce.queries import slopes
@@ -49,8 +48,7 @@ class DPZero:
     def __post_init__(self) -> None:
         require_learning_rate(self.lr)
         require_positive(clip=self.clip, smoothing=self.smoothing)
-        if self.queries < 1:
-            raise ConfigurationError(f"queries={self.queries}: at least one direction a step is needed.")
+        require_counts(queries=self.queries)
         require_choice("directions", self.directions, ("sphere", "gaussian", "rademacher"))
         require_choice("clipping", self.clipping, ("joint", "per-query"))
 
@@ -62,12 +60,12 @@ class DPZero:
         """The smoothing must move the parameters in their own precision."""
         objective.check_smoothing(math.sqrt(objective.parameters.numel()), self.smoothing)
 
-    def step(self, batch: Batch, objective: ModuleObjective, key: Key) -> Estimate:
+    def step(self, batch: Batch, at: Moment) -> Estimate:
         """Release the mean slopes along fresh directions; the estimate is their mean combination."""
-        u = draw(self.directions, objective.parameters.layout, count=self.queries, key=key)
+        u = draw(self.directions, at.objective.parameters.layout, count=self.queries, key=at.key)
         if self.clipping == "joint":
-            answers = batch.release(slopes(objective, u, self.smoothing), bound=self.clip)
+            answers = batch.release(slopes(at.objective, u, self.smoothing), bound=self.clip)
         else:
-            limited = slopes(objective, u, self.smoothing, limit=self.clip)
+            limited = slopes(at.objective, u, self.smoothing, limit=self.clip)
             answers = batch.release(limited, bound=math.sqrt(self.queries) * self.clip)
         return Along(u, answers / self.queries)

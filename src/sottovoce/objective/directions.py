@@ -177,6 +177,13 @@ def orthonormal(layout: Layout, *, count: int, key: Key) -> Directions:
     return _Held(layout, rows)
 
 
+def held(layout: Layout, rows: torch.Tensor) -> Directions:
+    """The rows of a ``[count, numel]`` matrix as directions; they must not change afterwards."""
+    if rows.ndim != 2 or rows.shape[1] != layout.numel:
+        raise ConfigurationError(f"rows of shape {tuple(rows.shape)}: directions here have {layout.numel} elements.")
+    return _Held(layout, rows.detach().to("cpu", torch.float32))
+
+
 def combine(directions: Directions, coefficients: Sequence[float] | torch.Tensor) -> torch.Tensor:
     """sum_j c_j u_j as a float32 vector on the CPU, added in float32 in the order of the queries."""
     weights = torch.as_tensor(coefficients, dtype=torch.float64)

@@ -116,7 +116,7 @@ class ModuleObjective:
         """The gradient of the mean loss at x, ``[d]``, by plain back-propagation: for records that are public."""
         records = self._on_device(records)
         with evaluating(self.module):
-            return engines.of_sum(self.module, self.loss, self.parameters, records).div_(batch_size(records))
+            return engines.of_sum(self.module, self.loss, self.parameters, records) / batch_size(records)
 
     def gradient_engine(self, example: Tree | None = None) -> Engine:
         """How per-example gradients are computed, chosen once, on the public example."""

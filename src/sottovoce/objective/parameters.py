@@ -135,15 +135,18 @@ class ParameterVector:
             parameter.copy_(part.view(parameter.shape))
 
     @torch.no_grad()
-    def add_(self, directions: Directions, coefficients: Tensor | Sequence[float]) -> None:
-        """x += sum of coefficient j times direction j, summed in float32 (float64 for float64) and rounded once.
+    def add_(self, directions: Directions, coefficients: Tensor | Sequence[float], plus: Tensor | None = None) -> None:
+        """x += sum of coefficient j times direction j (+ plus), summed in float32 (or float64) and rounded once.
 
         Where directions are not kept, they are replayed block by block and no vector of length d exists. If all
-        coefficients are zero, x keeps every bit, the sign of zeros and NaN payloads included.
+        coefficients are zero and there is no ``plus``, x keeps every bit, the sign of zeros and NaN payloads included.
         """
         factors = self._check(directions, coefficients)
         if not factors:
+            if plus is not None:
+                self.add_vector_(plus)
             return
+        extra = dict(zip(self._named, self._split(plus), strict=True)) if plus is not None else {}
         for name, parameter in self._named.items():
             wide, device = _wide(parameter.dtype), parameter.device
             parts = [self.replay.pieces(directions, query, name, device) for query, _ in factors]
@@ -156,7 +159,10 @@ class ParameterVector:
                         term = piece.to(wide) * factor
                         total = term if total is None else total.add_(term)
                     assert total is not None
-                    here = target[pieces[0][0]]
+                    span = pieces[0][0]
+                    if name in extra:
+                        total.add_(extra[name][span].to(device, wide))
+                    here = target[span]
                     here.copy_(total.add_(here))
 
     @torch.no_grad()
