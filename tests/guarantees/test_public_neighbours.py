@@ -1,6 +1,6 @@
 """Neighbour replay for the methods that use public data: a record that is zeroed out, and bad ones.
 
-Zeroed out means that its row is zero, whatever the query: here its loss is not a number. (A constant loss would not
+Zeroed out means that its row is zero, whatever the query: its loss and gradient are not numbers here. (A constant loss would not
 do: less a public gradient, or as a loss, it is something.)
 """
 
@@ -40,12 +40,12 @@ class Absent:
     def __call__(self, network: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         inputs, _ = batch
         gone = (inputs == 0).all(dim=1)
-        values = torch.where(gone, torch.nan, sv.losses.cross_entropy(network, batch))
+        values = sv.losses.cross_entropy(network, batch) * torch.where(gone, torch.nan, 1.0)
         marked = (inputs == 7).all(dim=1)
         # "looks" has the control flow of "raises", so that gradients are computed by the same engine.
         if self.kind in ("raises", "looks") and bool(marked.any()) and self.kind == "raises":
             raise ValueError(f"bad record {inputs[marked]}")
-        return torch.where(marked, {"infinite": math.inf}.get(self.kind, math.nan), values)
+        return values * torch.where(marked, {"infinite": math.inf}.get(self.kind, math.nan), 1.0)
 
 
 def public() -> tuple[Tensor, Tensor]:
