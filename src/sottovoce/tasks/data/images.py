@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sottovoce.privacy.errors import ConfigurationError
-from sottovoce.tasks.data import cache
 from sottovoce.tasks.data.arrays import Labels, Pixels
-from sottovoce.tasks.data.registry import DatasetSpec
-from sottovoce.tasks.data.registry import spec as find
+from sottovoce.tasks.data.specs import DatasetSpec
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +29,8 @@ class ImageData:
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width of one image."""
-        return self.spec.shape
+        channels, height, width = self.spec.shape
+        return channels, height, width
 
     @property
     def classes(self) -> int:
@@ -66,35 +64,3 @@ class ImageData:
             pixels.sub_(torch.tensor(self.spec.mean).reshape(channels))
             pixels.div_(torch.tensor(self.spec.std).reshape(channels))
         return pixels, torch.from_numpy(labels[:limit].copy())
-
-
-def load(name: str) -> ImageData:
-    """The data set ``name`` from the cache; nothing is ever fetched here.
-
-    Raises:
-        ConfigurationError: the name is not known.
-        DatasetMissing: it is not in the cache; the message holds the command that gets it.
-        DataError: the cached copy is damaged.
-    """
-    spec = find(name)
-    arrays, provenance = cache.read(spec)
-    return ImageData(
-        spec=spec,
-        train_images=arrays.train_images,
-        train_labels=arrays.train_labels,
-        test_images=arrays.test_images,
-        test_labels=arrays.test_labels,
-        provenance=provenance,
-    )
-
-
-def path(name: str) -> Path:
-    """The cached file of the data set ``name``.
-
-    Raises:
-        ConfigurationError: the name is not known.
-        DatasetMissing: it is not in the cache.
-    """
-    spec = find(name)
-    cache.require(spec)
-    return cache.images_file(spec)

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from sottovoce.privacy.errors import DataError
-from sottovoce.tasks.data.arrays import Labels, Pixels
+from sottovoce.tasks.data.archives import Part
+from sottovoce.tasks.data.arrays import Arrays, Labels, Pixels
+from sottovoce.tasks.data.specs import DatasetSpec
 
 _CHUNK = 8 << 20
 _LONGEST_HEADER = 1 << 20
 _COMMA, _NEWLINE, _ZERO = ord(","), ord("\n"), ord("0")
+
+
+def read_parts(parts: Iterator[Part], spec: DatasetSpec) -> Arrays:
+    """The members ``train`` and ``test``."""
+    records = {"train": spec.train_records, "test": spec.test_records}
+    channels, height, width = spec.shape
+    read_by_role = {
+        member.role: read(
+            stream, shape=(channels, height, width), records=records[member.role], origin=f"{spec.name}, {member.name}"
+        )
+        for member, stream in parts
+    }
+    return Arrays(*read_by_role["train"], *read_by_role["test"])
 
 
 def read(stream: BinaryIO, *, shape: tuple[int, int, int], records: int, origin: str) -> tuple[Pixels, Labels]:

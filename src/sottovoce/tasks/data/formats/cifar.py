@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from sottovoce.privacy.errors import DataError
 from sottovoce.tasks.data.arrays import Arrays, Labels, Pixels
-from sottovoce.tasks.data.pickled import PickledArray, load_plain
-from sottovoce.tasks.data.registry import DatasetSpec
+from sottovoce.tasks.data.formats.pickled import PickledArray, load_plain
+from sottovoce.tasks.data.specs import DatasetSpec
 
 _TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 _TEST = ("test_batch",)

@@ -6,14 +6,17 @@ import gzip
 import math
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from sottovoce.privacy.errors import DataError
+from sottovoce.tasks.data.archives import Part
 from sottovoce.tasks.data.arrays import Arrays
-from sottovoce.tasks.data.registry import DatasetSpec
+from sottovoce.tasks.data.specs import DatasetSpec
 
 _UNSIGNED_BYTE = 0x08
 
@@ -39,14 +42,39 @@ def read_folder(folder: Path, spec: DatasetSpec) -> Arrays:
     )
 
 
+def read_parts(parts: Iterator[Part], spec: DatasetSpec) -> Arrays:
+    """The members ``train-images``, ``train-labels``, ``test-images`` and ``test-labels``, compressed with gzip."""
+    _, height, width = spec.shape
+    shapes: dict[str, tuple[int, ...]] = {}
+    for part, records in (("train", spec.train_records), ("test", spec.test_records)):
+        shapes |= {f"{part}-images": (records, height, width), f"{part}-labels": (records,)}
+    read_by_role: dict[str, npt.NDArray[np.uint8]] = {}
+    for member, stream in parts:
+        with gzip.open(stream) as unpacked:
+            read_by_role[member.role] = _read(unpacked, shapes[member.role], f"{spec.name}, {member.name}")
+    return Arrays(
+        train_images=read_by_role["train-images"].reshape(-1, *spec.shape),
+        train_labels=read_by_role["train-labels"].astype(np.int64),
+        test_images=read_by_role["test-images"].reshape(-1, *spec.shape),
+        test_labels=read_by_role["test-labels"].astype(np.int64),
+    )
+
+
 def read(file: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
     """The bytes of an IDX ``file`` whose header must announce exactly ``shape``."""
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+            return _read(stream, shape, str(file))
+    except OSError as error:
+        raise DataError(f"{file}: it cannot be read ({error}). Get the file again.") from error
+
+
+def _read(stream: BinaryIO | gzip.GzipFile, shape: tuple[int, ...], file: str) -> npt.NDArray[np.uint8]:
     header = struct.pack(f">HBB{len(shape)}I", 0, _UNSIGNED_BYTE, len(shape), *shape)
     body = math.prod(shape)
     try:
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
-            # One byte more than needed shows trailing data; nothing larger is ever unpacked.
-            content = stream.read(len(header) + body + 1)
+        # One byte more than needed shows trailing data; nothing larger is ever unpacked.
+        content = stream.read(len(header) + body + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file}: it cannot be read ({error}). Get the file again.") from error
     if content[: len(header)] != header:
