@@ -225,3 +225,19 @@ def test_a_name_of_another_kind_is_told():
         data.weights("mnist")
     with pytest.raises(ConfigurationError, match=r"take data.weights\('minilm'\)"):
         data.load("minilm")
+
+
+def test_every_set_and_its_archive_are_in_the_file_of_licences():
+    text = (Path(__file__).parent.parent.parent / "DATA_LICENSES.md").read_text(encoding="utf-8")
+    for name in data.names():
+        spec = data.spec(name)
+        assert spec.terms
+        assert spec.source
+        assert f"| `{name}` |" in text
+        if spec.package is not None:
+            assert f"| `{spec.package.archive}` | `{spec.package.sha256}` |" in text
+
+
+def test_no_address_of_a_registry_is_written():
+    for file in Path(data.__file__).parent.rglob("*.py"):
+        assert "://" not in file.read_text(encoding="utf-8"), file
