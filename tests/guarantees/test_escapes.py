@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from sottovoce.privacy.curator import Curator
 from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.plan import Plan, RunningSum, Stage
 from sottovoce.privacy.sampling import FullBatch, SinglePass
+from sottovoce.privacy.statement import state
 
 BUDGET = sv.Budget(epsilon=1.0, delta=1e-3)
 VICTIM, MARK = 17, 5.0
@@ -133,6 +136,110 @@ def test_a_random_loss_draws_the_same_for_a_record_whoever_raises():
     assert after[0] == after[1], "the user's generators tell nothing"
     for one, other in zip(*answers, strict=True):
         assert torch.equal(one, other)
+
+
+class Draws(torch.utils.data.Dataset[Any]):
+    """Each record adds what it draws: the number of draws depends on the record, as a random crop's does."""
+
+    def __init__(self, victim: str) -> None:
+        self.victim = victim
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, index: int) -> Tensor:
+        if index == 7 and self.victim == "null":
+            return torch.zeros(1)
+        if index == 7 and self.victim == "unreadable":
+            random.random()
+            raise ValueError
+        drawn = [random.random() + float(np.random.rand()) + float(torch.rand(())) for _ in range(1 + index % 3)]
+        return torch.tensor([drawn[-1] / 3])
+
+
+class Itself:
+    name, width = "itself", 1
+
+    def __call__(self, records: Tensor) -> Tensor:
+        return records.double()
+
+
+def drawn_sum(victim: str, steps: int = 1) -> list[Tensor]:
+    with sv.testing.fixed_entropy("draws"), sv.testing.expose_answers():
+        plan = Plan((Stage(sampler=FullBatch(steps=steps, records=20)),))
+        curator = Curator(as_records(Draws(victim), torch.zeros(1)), plan, BUDGET)
+        for batch in curator.batches():
+            batch.release(Itself(), bound=1.0)
+    return curator.exposed
+
+
+def test_what_an_item_draws_no_other_item_feels():
+    """Otherwise one record's number of draws would move all others' contributions, far beyond its bound."""
+    null, unreadable, full = drawn_sum("null"), drawn_sum("unreadable"), drawn_sum("full")
+    assert torch.equal(null[0], unreadable[0])
+    assert 0 < int((full[0] - null[0]).abs()) <= 2**24
+
+
+def test_every_answer_has_draws_of_its_own():
+    one, other = drawn_sum("full", steps=2)
+    assert not torch.equal(one, other)
+
+
+def test_the_draws_start_from_a_secret(monkeypatch: pytest.MonkeyPatch):
+    """A public start would tell whose slot moved, and with it who else was sampled."""
+    plan = Plan((Stage(sampler=FullBatch(steps=1, records=20)),))
+    answers: list[float] = []
+    for _ in range(2):
+        with sv.testing.no_noise():
+            curator = Curator(as_records(Draws("full"), torch.zeros(1)), plan, BUDGET)
+            answers += [float(batch.release(Itself(), bound=1.0)) for batch in curator.batches()]
+    assert answers[0] != answers[1]
+
+
+def test_no_other_device_s_generator_is_touched(monkeypatch: pytest.MonkeyPatch):
+    """`torch.manual_seed` would leave the last micro-batch's number, hence the batch's size, on every other device."""
+
+    def never(*_: Any) -> None:
+        raise AssertionError("all devices were seeded")
+
+    monkeypatch.setattr(torch, "manual_seed", never)
+    drawn_sum("full")
+
+
+def test_two_passes_at_once_reserve_once(monkeypatch: pytest.MonkeyPatch):
+    ledger = Ledger.in_memory()
+    original, started = ledger.reserve, threading.Barrier(2, timeout=5)
+
+    def slow(**arguments: Any) -> Any:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            started.wait(0.5)
+        return original(**arguments)
+
+    monkeypatch.setattr(ledger, "reserve", slow)
+    plan = Plan((Stage(sampler=FullBatch(steps=1, records=20)),))
+    curator = Curator(as_records(torch.rand(20, 1)), plan, BUDGET, ledger=ledger)
+    answers: list[Any] = []
+
+    def run() -> None:
+        try:
+            answers.extend(batch.release(Itself(), bound=1.0) for batch in curator.batches())
+        except sv.PlanViolation as error:
+            answers.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([each for each in answers if isinstance(each, Tensor)]) == 1
+    assert len(ledger.runs()) == 1
+
+
+def test_the_statement_tells_a_running_sum_s_grid():
+    plan = Plan((Stage(sampler=SinglePass(sizes=(4, 4)), shares=(), running_sum=RunningSum(sensitivities=(1.0, 1.0))),))
+    curator = Curator(as_records(torch.zeros(8, 1)), plan, BUDGET)
+    next(curator.batches()).running_sum(Itself(), bound=4.0)
+    assert state(curator).grids == ({"bound": 1.0, "grid": 2.0**-24},)
 
 
 @pytest.mark.parametrize("kind", ["attribute", "list", "dict"])

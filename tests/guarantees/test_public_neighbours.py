@@ -1,7 +1,7 @@
 """Neighbour replay for the methods that use public data: a record that is zeroed out, and bad ones.
 
-Zeroed out means that its row is zero, whatever the query: its loss and gradient are not numbers here. (A constant loss would not
-do: less a public gradient, or as a loss, it is something.)
+Zeroed out means that its row is zero, whatever the query: its loss and gradient are not numbers here. (A constant
+loss would not do: less a public gradient, or as a loss, it is something.)
 """
 
 from __future__ import annotations

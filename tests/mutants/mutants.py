@@ -112,6 +112,13 @@ MUTANTS = [
     Mutant("what failed inside the room speaks", CURATOR, "raise failure", "return answer(*arguments)",
            "tests/guarantees/test_escapes.py::"
            "test_what_fails_inside_the_room_leaves_without_words_cause_or_variables"),
+    Mutant("items draw from one stream", "privacy/records.py",
+           'with quiet(torch.device("cpu"), seed + index):  # what one item draws, no other item feels',
+           "with __import__('contextlib').nullcontext():",
+           "tests/guarantees/test_escapes.py::test_what_an_item_draws_no_other_item_feels"),
+    Mutant("the draws of user code start from a public number", CURATOR,
+           'return int(self._entropy.fork("draws", self._step, len(self._taken)).words(1)[0] >> np.uint64(2))',
+           "return self._step", "tests/guarantees/test_escapes.py::test_the_draws_start_from_a_secret"),
     Mutant("a filter that forgets what is spent", "privacy/ledger.py",
            'left = Fraction(limit) ** 2 - _squares(others)', "left = Fraction(limit) ** 2",
            "tests/privacy/test_ledger.py"),

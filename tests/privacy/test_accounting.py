@@ -5,6 +5,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from itertools import groupby
@@ -241,7 +242,7 @@ def test_both_directions_count():
 @pytest.mark.parametrize("count", [1, 2, 7])
 @pytest.mark.parametrize("event", [poisson(0.01, 1.0, 100), poisson(0.5, 8.0, 3), full_batch(30.0, 40)], ids=str)
 def test_composing_counts(event: Event, count: int):
-    once = Event(**{**event.to_json(), "steps": count * event.steps})
+    once = Event(**{**asdict(event), "steps": count * event.steps})
     for relation in ("zero-out", "replace-one"):
         assert epsilon([event] * count, 1e-6, relation) == pytest.approx(epsilon([once], 1e-6, relation), rel=1e-6)
     assert delta([event] * count, 0.5) == pytest.approx(delta([once], 0.5), rel=1e-6)

@@ -1,8 +1,13 @@
 import dataclasses
 import math
+from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
+import sottovoce as sv
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import ConfigurationError
 
@@ -35,3 +40,17 @@ def test_unknown_relations_and_units_are_refused_with_the_known_ones():
         Budget(epsilon=1.0, delta=1e-6, neighbours="swap")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigurationError, match="record"):
         Budget(epsilon=1.0, delta=1e-6, unit="user")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("number", [np.float32(1), np.float16(1), np.float64(1), torch.tensor(1.0), Fraction(1), 1])
+def test_every_kind_of_number_becomes_a_float(number: Any):
+    """The arithmetic of narrower floats would never meet the tolerances of accounting."""
+    budget = sv.Budget(epsilon=number, delta=1e-6)
+    assert type(budget.epsilon) is float and budget.epsilon == 1.0
+
+
+@pytest.mark.parametrize("given", ["1", None, True, [1.0]])
+def test_what_is_not_a_number_is_refused(given: Any):
+    for wrong in ({"epsilon": given, "delta": 1e-6}, {"epsilon": 1.0, "delta": given}):
+        with pytest.raises(sv.ConfigurationError, match="a number is needed"):
+            sv.Budget(**wrong)

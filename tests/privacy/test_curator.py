@@ -76,7 +76,7 @@ def test_each_planned_share_is_released_once():
 
 
 def test_shares_above_one_are_no_plan():
-    with pytest.raises(sv.ConfigurationError, match="together they may not exceed 1"):
+    with pytest.raises(sv.ConfigurationError, match="all together at most 1"):
         Stage(sampler=FullBatch(steps=1, records=60), shares=(0.5, 0.6))
 
 

@@ -11,6 +11,7 @@ import statistics
 import tempfile
 import time
 from contextlib import closing
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 
@@ -144,7 +145,7 @@ def test_the_journal_has_every_step_of_the_account(ledger):
     assert [e["kind"] for e in (opened, reserved, settled)] == ["open", "reserve", "settle"]
     assert (opened["subject"], reserved["subject"], settled["subject"]) == ("clinic", run.run_id, run.run_id)
     assert opened["payload"]["mu_limit"] == MU
-    assert reserved["payload"]["events"] == [event.to_json() for event in full_batch()]
+    assert reserved["payload"]["events"] == [asdict(event) for event in full_batch()]
     assert reserved["payload"]["mu"] == gaussian_mu(full_batch())
     assert settled["payload"] == {"steps_charged": 4, "mu": gaussian_mu(full_batch(steps=4))}
     json.dumps(ledger.entries())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, SupportsFloat, get_args
 
 from sottovoce.privacy.errors import ConfigurationError
 
@@ -32,17 +32,15 @@ class Budget:
     unit: Unit = "record"
 
     def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):
+            given: object = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, SupportsFloat):
+                raise ConfigurationError(f"{name}={given!r}: a number is needed, such as 1.0 or 1e-6.")
+            object.__setattr__(self, name, float(given))  # narrower floats would keep their arithmetic
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise ConfigurationError(f"epsilon={self.epsilon!r}: it must be a positive, finite number, such as 1.0.")
         if not (math.isfinite(self.delta) and 0 < self.delta < 1):
-            raise ConfigurationError(
-                f"delta={self.delta!r}: it must lie strictly between 0 and 1; a tenth of 1/records is usual."
-            )
-        if self.neighbours not in get_args(Neighbours):
-            raise ConfigurationError(
-                f"neighbours={self.neighbours!r}: choose one of {', '.join(get_args(Neighbours))}."
-            )
-        if self.unit not in get_args(Unit):
-            raise ConfigurationError(
-                f"unit={self.unit!r}: only 'record' is built; users who own several records are not covered."
-            )
+            raise ConfigurationError(f"delta={self.delta!r}: it must lie in (0, 1); a tenth of 1/records is usual.")
+        for name, known in (("neighbours", get_args(Neighbours)), ("unit", get_args(Unit))):
+            if getattr(self, name) not in known:
+                raise ConfigurationError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(known)}.")

@@ -157,10 +157,11 @@ class Curator(Secret):
 
         Each exists only under a lease that was durable before it.
         """
-        if self._step >= 0 or self.closed:
-            raise PlanViolation("this run's batches were handed out already: a new run needs a new session.")
-        events = self.plan.events(self.noise_multiplier)
-        self._reservation = self._ledger.reserve(budget=self.budget, events=events, dataset=self.dataset)
+        with self._one_at_a_time():
+            if self._reservation is not None or self.closed:
+                raise PlanViolation("this run's batches were handed out already: a new run needs a new session.")
+            events = self.plan.events(self.noise_multiplier)
+            self._reservation = self._ledger.reserve(budget=self.budget, events=events, dataset=self.dataset)
         for step, (stage, within) in enumerate(self._steps):
             self._lease(step)
             if within == 0:
@@ -214,9 +215,9 @@ class Curator(Secret):
         return _sealed(self._release_sealed, stage, step, query, bound, share)
 
     def _release_sealed(self, stage: Stage, step: int, query: Query, bound: float, share: float) -> Tensor:
-        grid = self.grids.setdefault(bound, grid_for(bound))
+        grid = self.grids[bound] = grid_for(bound)
         sigma = self.noise_multiplier * stage.relative_noise * bound / math.sqrt(share)
-        sums = self._evaluator.sums(query, self._indices, bound=bound, grid=grid)
+        sums = self._evaluator.sums(query, self._indices, self._seed(), bound=bound, grid=grid)
         self._expose(sums)
         if not self._switches.no_noise:
             noise = self._entropy.fork("noise", step, len(self._taken))
@@ -239,11 +240,16 @@ class Curator(Secret):
         return _sealed(self._running_sum_sealed, self._window, query, bound, divisor)
 
     def _running_sum_sealed(self, window: Window, query: Query, bound: float, divisor: float) -> Tensor:
-        bound = bound / divisor
-        sums = self._evaluator.sums(query, self._indices, bound=bound, grid=window.grid, prescale=1 / divisor)
+        self.grids[bound := bound / divisor] = window.grid
+        seed, scale = self._seed(), 1 / divisor
+        sums = self._evaluator.sums(query, self._indices, seed, bound=bound, grid=window.grid, prescale=scale)
         noisy = window.add(sums, noiseless=self._switches.no_noise)
         self._expose(window.exact_sum)
         return torch.as_tensor(noisy) * window.grid
+
+    def _seed(self) -> int:
+        """For what the user's code draws: secret and new for every answer, so that slots are exchangeable."""
+        return int(self._entropy.fork("draws", self._step, len(self._taken)).words(1)[0] >> np.uint64(2))
 
     @contextmanager
     def _one_at_a_time(self) -> Generator[None]:

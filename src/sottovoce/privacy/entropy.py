@@ -62,6 +62,5 @@ class Switches:
         return self.fixed_entropy or OperatingSystemEntropy()
 
 
-PRODUCTION = Switches()
-switches: ContextVar[Switches] = ContextVar("sottovoce_testing_switches", default=PRODUCTION)
+switches: ContextVar[Switches] = ContextVar("sottovoce_testing_switches", default=Switches())
 """Set by `sottovoce.testing` alone."""

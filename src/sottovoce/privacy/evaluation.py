@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sottovoce.privacy.clip import clipped_sum
+from sottovoce.privacy.clip import LARGEST_COUNT, clipped_sum
 from sottovoce.privacy.errors import QueryError
 from sottovoce.privacy.plan import Plan
 from sottovoce.privacy.quiet import quiet
@@ -76,14 +76,13 @@ class Evaluator:
         self._probed.add(kind)
 
     def sums(
-        self, query: Query, indices: Indices, *, bound: float, grid: float, prescale: float = 1.0
+        self, query: Query, indices: Indices, seed: int, *, bound: float, grid: float, prescale: float = 1.0
     ) -> NDArray[np.int64]:
         """The exact sum over these records, in grid units; an empty batch runs one micro-batch of padding."""
         total = torch.zeros(query.width, dtype=torch.float64, device=self._device)
         for start in range(0, max(1, len(indices)), self._rows):
-            with quiet(self._device, start):
-                records, kept = self._records.batch(indices[start : start + self._rows], self._rows, self._device)
-            rows, kept = self._rows_of(query, records, kept, start)
+            records, kept = self._records.batch(indices[start : start + self._rows], self._rows, self._device, seed)
+            rows, kept = self._rows_of(query, records, kept, seed + LARGEST_COUNT + start)
             total += clipped_sum(rows, kept, bound=bound, grid=grid, prescale=prescale).to(self._device)
         return total.cpu().numpy().astype(np.int64)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 Sampling = Literal["poisson", "full-batch", "single-pass"]
 
@@ -30,10 +30,6 @@ class Event:
     noise_multiplier: float
     steps: int
     rate: float = 1.0
-
-    def to_json(self) -> dict[str, Any]:
-        """A plain dictionary, for the ledger and the statement."""
-        return asdict(self)
 
 
 def first_steps(events: Iterable[Event], steps: int) -> tuple[Event, ...]:

@@ -241,9 +241,8 @@ class Ledger:
             epsilon(events, budget.delta, budget.neighbours)
         with self._transaction():
             costs = {"plan_epsilon": None, "mu": 0.0} if dataset is None else self._admit(dataset, budget, events)
-            plan = {"steps_planned": steps, "events": [event.to_json() for event in events], **costs}
-            entry = {"dataset": dataset, **asdict(budget), **plan}
-            self._append("reserve", run_id, entry)
+            plan = {"steps_planned": steps, "events": [asdict(event) for event in events], **costs}
+            self._append("reserve", run_id, {"dataset": dataset, **asdict(budget), **plan})
             self._connection.execute("INSERT INTO marks VALUES (?, 0)", (run_id,))
             # Locked before the run is committed, so that nobody ever sees it without its lock.
             file = self._lock_file(run_id)
@@ -297,17 +296,18 @@ class Ledger:
         if asked != owned:
             raise errors.LedgerConflict(f"{what} protects {owned} in all its runs; this one asks for {asked}.")
         subsampled = any(event.sampling == "poisson" and event.rate < 1 for event in plan)
-        settle = "An interrupted run awaits `sottovoce ledger settle`, which returns what it did not use."
-        advice = settle if any(run.state == "dead" for run in others) else "Use another data set."
+        settle = "`sottovoce ledger settle` returns what an interrupted run did not use."
         if terms["grant"] == "single":
-            if holder := next(filter(_holds, others), None):
+            # Whoever has, or may yet have, released something.
+            if holder := next((run for run in others if run.ended is None or run.steps_charged), None):
                 why = "subsampled runs cannot share a data set yet" if subsampled else "it was granted to one run"
                 by = f"{holder.run_id} ({holder.state}, started {holder.started}, {holder.mark} steps)"
+                advice = settle if holder.state == "dead" and not holder.mark else "Use another data set."
                 raise errors.BudgetExhausted(f"the budget of {what} is taken by run {by}, and {why}. {advice}")
             cost, limit = epsilon(plan, terms["delta"], terms["neighbours"]), terms["epsilon"]
             if not cost <= limit:
                 costs = f"the run costs epsilon = {cost:.6g} at delta = {terms['delta']:g}"
-                raise errors.BudgetExhausted(f"{costs}; {what} has {limit:g}. Use more noise or fewer steps.")
+                raise errors.BudgetExhausted(f"{costs}; {what} has {limit:g}. Give the run a budget within it.")
             return {"plan_epsilon": cost, "mu": 0.0}
         if subsampled:
             why = "is shared by unsubsampled runs, whose exact filter cannot count a Poisson-subsampled one"
@@ -316,7 +316,8 @@ class Ledger:
         left = Fraction(limit) ** 2 - _squares(others)
         if mu > limit or Fraction(mu) ** 2 > left:
             costs = f"the run needs mu = {mu:.6g}, and {what} has {math.sqrt(left):.6g} of {limit:.6g} left"
-            raise errors.BudgetExhausted(f"{costs}. Use more noise or fewer steps. {advice}")
+            advice = settle if any(run.state == "dead" for run in others) else "`sottovoce ledger show` says what fits."
+            raise errors.BudgetExhausted(f"{costs}. Give the run a smaller epsilon. {advice}")
         return {"plan_epsilon": None, "mu": mu}
 
     def _advance(self, run_id: str, mark: int, up_to: int) -> None:
@@ -387,11 +388,6 @@ class Ledger:
 _not_for_children: weakref.WeakSet[Ledger | Reservation] = weakref.WeakSet()
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=lambda: [inherited._abandon() for inherited in list(_not_for_children)])
-
-
-def _holds(run: RunRecord) -> bool:
-    """Whether a run has, or may yet have, released something."""
-    return run.ended is None or bool(run.steps_charged)
 
 
 def _squares(runs: Sequence[RunRecord]) -> Fraction:

@@ -65,10 +65,8 @@ class Stage:
     def __post_init__(self) -> None:
         shares = [*self.shares, *([self.running_sum.share] if self.running_sum else [])]
         if not all(0 < share <= 1 for share in shares) or math.fsum(shares) > 1:
-            raise ConfigurationError(
-                f"shares {shares}: every share must lie in (0, 1] and together they may not exceed 1, because "
-                "all releases on one batch are paid for as one."
-            )
+            why = "every share lies in (0, 1], all together at most 1, as a batch's releases are paid for as one"
+            raise ConfigurationError(f"shares {shares}: {why}.")
         if not (math.isfinite(self.relative_noise) and self.relative_noise > 0):
             raise ConfigurationError(f"relative_noise={self.relative_noise}: it must be positive and finite.")
         if self.running_sum is not None:

@@ -15,8 +15,8 @@ import torch
 def quiet(device: torch.device, seed: int) -> Generator[None]:
     """No warnings inside, and the global generators are as if nothing had been drawn from them.
 
-    Inside, torch's generator starts from a public number: a loss that draws gives a record the same value
-    whether its batch is asked together or record by record. How much was drawn would tell how many records were there.
+    How much was drawn would tell how many records were there. Inside, the generators start from ``seed``: a loss that
+    draws gives a record the same value whether its batch is asked together or record by record.
     """
     states = random.getstate(), np.random.get_state()
     try:
@@ -26,7 +26,12 @@ def quiet(device: torch.device, seed: int) -> Generator[None]:
             np.errstate(all="ignore"),
         ):
             warnings.simplefilter("ignore")
-            torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType]
+            # Only the generators that are put back: torch.manual_seed would seed those of every other device too.
+            random.seed(seed)
+            np.random.seed(seed % 2**32)
+            torch.default_generator.manual_seed(seed)
+            if device.type == "cuda":
+                torch.cuda.default_generators[torch.empty(0, device=device).device.index].manual_seed(seed)
             yield
     finally:
         random.setstate(states[0])

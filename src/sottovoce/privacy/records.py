@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sottovoce.privacy.quiet import quiet
 from sottovoce.privacy.sampling import Indices
 from sottovoce.privacy.secret import Secret
 from sottovoce.privacy.trees import Tree, leaves_of, map_leaves
@@ -38,7 +39,7 @@ class Records(Secret):
 
         return map_leaves(repeat, self.example)
 
-    def batch(self, indices: Indices, size: int, device: torch.device) -> tuple[Tree, Tensor]:
+    def batch(self, indices: Indices, size: int, device: torch.device, seed: int = 0) -> tuple[Tree, Tensor]:
         """Records padded with examples to exactly ``size`` rows, and which rows hold a readable record."""
         padded = self.examples(size, torch.device("cpu"))
         kept = torch.zeros(size, dtype=torch.bool)
@@ -52,7 +53,8 @@ class Records(Secret):
             kept[: len(chosen)] = True
         else:
             for row, index in enumerate(indices.tolist()):
-                kept[row] = self._fill_row(self._as_tree, padded, row, index)
+                with quiet(torch.device("cpu"), seed + index):  # what one item draws, no other item feels
+                    kept[row] = self._fill_row(self._as_tree, padded, row, index)
 
         def move(leaf: Tensor) -> Tensor:
             return leaf.to(device)

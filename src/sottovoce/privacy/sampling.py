@@ -41,10 +41,10 @@ class Poisson:
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1 or self.records < 1 or self.steps < 1:
-            raise ConfigurationError(
-                f"rate={self.rate}, records={self.records}, steps={self.steps}: the sampling rate, "
-                "batch_size / records, lies in (0, 1]; at least one record and one step are needed."
+            given = (
+                f"rate={self.rate}, records={self.records}, steps={self.steps}: the sampling rate, batch_size / records"
             )
+            raise ConfigurationError(f"{given}, lies in (0, 1]; at least one record and one step are needed.")
 
     def event(self, noise_multiplier: float) -> Event:
         """One Poisson-subsampled Gaussian a step."""
@@ -56,8 +56,7 @@ class Poisson:
 
     def largest_expected_batch(self) -> float:
         """Four standard deviations above the mean: one micro-batch is nearly always enough."""
-        mean = self.rate * self.records
-        return min(mean + 4 * math.sqrt(mean), self.records)
+        return min(self.divisor(0) + 4 * math.sqrt(self.divisor(0)), self.records)
 
     def check(self, records: int) -> None:
         """Any data set will do."""
@@ -115,10 +114,8 @@ class SinglePass:
 
     def check(self, records: int) -> None:
         """The blocks must fit into the data set."""
-        if sum(self.sizes) > records:
-            asked = (
-                f"a single pass of {self.steps} blocks needs {sum(self.sizes)} records and the data set has {records}"
-            )
+        if (needed := sum(self.sizes)) > records:
+            asked = f"a single pass of {self.steps} blocks needs {needed} records and the data set has {records}"
             raise ConfigurationError(f"{asked}: take fewer steps or smaller batches; no record may be used twice.")
 
     def batches(self, records: int, entropy: Entropy) -> Iterator[Indices]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from sottovoce.privacy.accounting import accountant_name
 from sottovoce.privacy.curator import Curator
+from sottovoce.privacy.sampling import Poisson
 
 SCHEMA = 1
 
@@ -87,6 +88,8 @@ def state(curator: Curator, assumed: Iterable[str] = ()) -> Statement:
     budget, count, tested = curator.budget, curator.record_count, ", ".join(curator.switches)
     events = curator.plan.events(curator.noise_multiplier)
     counts_public = budget.neighbours != "add-remove"
+    sampler = curator.plan.stages[0].sampler
+    known = sampler.records if isinstance(sampler, Poisson) else count  # public under add-remove too
     return Statement(
         private=not tested,
         epsilon=math.inf if tested else budget.epsilon,
@@ -95,7 +98,7 @@ def state(curator: Curator, assumed: Iterable[str] = ()) -> Statement:
         neighbours=budget.neighbours,
         unit=budget.unit,
         relation=f"made under the testing switches {tested}" if tested else RELATIONS[budget.neighbours],
-        sampler=tuple(event.to_json() for event in events),
+        sampler=tuple(asdict(event) for event in events),
         steps_planned=curator.plan.steps,
         steps_run=curator.steps_run,
         noise_multiplier=curator.noise_multiplier,
@@ -112,5 +115,5 @@ def state(curator: Curator, assumed: Iterable[str] = ()) -> Statement:
             "a row of a query depends on its own record alone",
             *assumed,
         ),
-        warnings=(WIDE_DELTA.format(budget.delta, 1 / count),) if counts_public and budget.delta > 1 / count else (),
+        warnings=(WIDE_DELTA.format(budget.delta, 1 / known),) if budget.delta > 1 / known else (),
     )
