@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import math
@@ -115,6 +116,93 @@ def test_an_exception_in_the_user_s_loop_leaves_the_run_settled(tmp_path: Path):
     assert ledger.runs()[0].steps_charged == 2
 
 
+class Faulty:
+    """DP-SGD whose third step fails, before or after its release."""
+
+    private = True
+    lr = 0.1
+
+    def __init__(self, error: BaseException, *, after: bool) -> None:
+        self.error, self.after, self.inner = error, after, sv.DPSGD(lr=0.1)
+
+    def plan(self, sampler: Any) -> Any:
+        return self.inner.plan(sampler)
+
+    def check(self, objective: Any) -> None:
+        self.inner.check(objective)
+
+    def step(self, batch: Any, at: Any) -> Any:
+        if at.number == 2 and not self.after:
+            raise self.error
+        estimate = self.inner.step(batch, at)
+        if at.number == 2:
+            raise self.error
+        return estimate
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("the method's own")])
+def test_a_session_that_ended_inside_a_step_never_looks_finished(error: BaseException, after: bool, tmp_path: Path):
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    loop = session(method=Faulty(error, after=after), dataset="clinic", ledger=ledger)
+    with pytest.raises(type(error)):
+        list(loop)
+    name = type(error).__name__
+    for _ in range(2):
+        with pytest.raises(sv.PlanViolation, match=f"ended at step 2 of 10 by {name} inside the next step"):
+            next(iter(loop))
+    assert (loop.steps_run, loop.statement.steps_run) == (2, 3)
+    assert f"step 3 is paid for and was not applied to the model: the run ended inside it, by {name}" in str(
+        loop.statement
+    ).replace("\n    ", " ")
+    assert (ledger.runs()[0].state, ledger.runs()[0].steps_charged) == ("settled", 3)
+
+
+def test_a_closed_session_says_so_and_a_complete_one_yields_nothing():
+    loop = session()
+    next(iter(loop))
+    loop.close()
+    with pytest.raises(sv.PlanViolation, match=r"ended at step 1 of 10 by close\(\)"):
+        list(loop)
+    assert loop.statement.steps_run == loop.steps_run == 1 and not loop.statement.warnings
+    whole = session()
+    assert len(list(whole)) == 10
+    whole.close()
+    assert list(whole) == []
+
+
+@pytest.mark.parametrize("by", ["close", "an exception"])
+def test_a_run_that_ended_early_leaves_the_average_in_the_model(by: str):
+    model = linear()
+    loop = session(model=model, update=sv.Update(averaging=0.5), method=sv.SGD(lr=0.5), budget=None, steps=5)
+    iterates: list[Tensor] = []
+    with pytest.raises(ZeroDivisionError) if by == "an exception" else contextlib.nullcontext(), loop:
+        for step in loop:
+            iterates.append(weight_of(model))
+            if step.number == 2:
+                if by == "close":
+                    break
+                raise ZeroDivisionError
+    expected = (0.5 * iterates[0] + iterates[1]) / 1.5
+    assert torch.allclose(weight_of(model), expected, atol=1e-6)
+    with torch.no_grad():
+        next(model.parameters()).fill_(3.0)
+    loop.close()
+    assert bool((weight_of(model) == 3.0).all()), "what the user makes of the model afterwards stays"
+
+
+def test_an_item_that_cannot_be_read_is_told_where_nothing_is_private():
+    class Gaps(Items):
+        def __getitem__(self, index: int) -> Any:
+            if index == 7:
+                raise OSError
+            return super().__getitem__(index)
+
+    loop = session(private=Gaps(300), method=sv.SGD(lr=0.1), budget=None, batch_size=300, steps=1)
+    with pytest.raises(sv.DataError, match=r"item 7 of private= cannot be read"):
+        list(loop)
+
+
 @pytest.mark.parametrize("sampling", ["single-pass", "full-batch"])
 def test_other_samplings_run(sampling: str):
     options = {"batch_size": None, "steps": 4} if sampling == "full-batch" else {"batch_size": 60, "steps": 5}
@@ -209,6 +297,8 @@ class Items(Dataset[Any]):
         return INPUTS[index], int(TARGETS[index])
 
 
+NOTHING: Any = lambda fraction: None  # noqa: E731
+
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a mean loss": ({"loss": mean_loss}, sv.QueryError, "reduction"),
     "a loss that mixes": ({"loss": mixing_loss}, sv.QueryError, "depend|mix"),
@@ -237,6 +327,55 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a ledger without a name": ({"ledger": Ledger.in_memory()}, sv.ConfigurationError, "dataset="),
     "a frozen model": ({"model": linear().requires_grad_(False)}, sv.ConfigurationError, "requires_grad|trainable"),
     "not a model": ({"model": lambda x: x}, sv.ConfigurationError, "Module"),
+    "epochs in text": ({"steps": None, "epochs": "3"}, sv.ConfigurationError, "epochs='3': it must be a positive"),
+    "steps that are no number": ({"steps": math.nan}, sv.ConfigurationError, "steps=nan"),
+    "endless steps": ({"steps": math.inf}, sv.ConfigurationError, "steps=inf"),
+    "an endless batch": ({"batch_size": math.inf}, sv.ConfigurationError, "batch_size=inf"),
+    "a batch in text": ({"batch_size": "50"}, sv.ConfigurationError, "batch_size='50'"),
+    "an update in text": ({"update": "x"}, sv.ConfigurationError, "update='x': give Update"),
+    "the path of a ledger": ({"ledger": "x.db", "dataset": "a"}, sv.ConfigurationError, "Ledger.open"),
+    "a number for a name": ({"dataset": 3}, sv.ConfigurationError, "dataset=3"),
+    "the class of a method": ({"method": sv.DPSGD}, sv.ConfigurationError, "the class DPSGD is not a method"),
+    "half a method": ({"method": type("Half", (), {"private": True})()}, sv.ConfigurationError, "not a method"),
+    "a seed in text": ({"seed": "a"}, sv.ConfigurationError, "seed='a'"),
+    "records in text": (
+        {"budget": sv.Budget(epsilon=1, delta=1e-5, neighbours="add-remove"), "records": "a"},
+        sv.ConfigurationError, "records='a'",
+    ),
+    **{
+        f"max_physical_batch={bad!r}": (
+            {"max_physical_batch": bad}, sv.ConfigurationError, f"max_physical_batch={bad!r}: it must be a whole number"
+        )
+        for bad in ("a", 1.5, 0)
+    },
+    "a schedule that gives nothing": (
+        {"update": sv.Update(schedule=NOTHING)}, sv.ConfigurationError, "rate None at step 1 of 10",
+    ),
+    "a schedule that fails late": (
+        {"update": sv.Update(schedule=lambda fraction: 1 / (fraction - 0.5))}, sv.ConfigurationError,
+        "schedule= raised ZeroDivisionError for step 6 of 10",
+    ),
+    "a scheduler that gives nothing": (
+        {"update": sv.Update(scheduler=lambda optimizer: None)}, sv.ConfigurationError, "scheduler= raised",
+    ),
+    "a scheduler without end": (
+        {"update": sv.Update(scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: math.inf))},
+        sv.ConfigurationError, "scheduler= gives the rate inf at step 1",
+    ),
+    "a scheduler that needs a metric": (
+        {"update": sv.Update(scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau)}, sv.ConfigurationError, "a metric",
+    ),
+    "a name without privacy": (
+        {"method": sv.SGD(lr=0.1), "budget": None}, sv.ConfigurationError, "cannot be entered in the ledger",
+    ),
+    "no gradient": (
+        {"method": sv.SGD(lr=0.1), "budget": None, "dataset": None, "loss": sv.losses.zero_one},
+        sv.QueryError, "cannot be differentiated",
+    ),
+    "a smoothing that rounding swallows": (
+        {"method": sv.MeZO(lr=0.1, smoothing=1e-30), "budget": None, "dataset": None},
+        sv.ConfigurationError, "rounding",
+    ),
 }  # fmt: skip
 
 
@@ -245,10 +384,40 @@ def test_mistakes_are_refused_before_any_budget_is_spent(case: str, tmp_path: Pa
     changes, error, words = REFUSED[case]
     monkeypatch.setenv("SOTTOVOCE_LEDGER", str(tmp_path / "ledger.db"))
     if "ledger" not in changes:
-        changes = {**changes, "dataset": "clinic"}
+        changes = {"dataset": "clinic", **changes}
     with pytest.raises(error, match=words):
         session(**changes)
     assert not (tmp_path / "ledger.db").exists() or Ledger.open(tmp_path / "ledger.db").runs() == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"schedule": 0.5}, "schedule=0.5: choose one of constant"),
+        ({"schedule": "cosin"}, "schedule='cosin'"),
+        ({"scheduler": "step"}, "scheduler='step': give a function"),
+        ({"momentum": "a"}, "momentum='a'"),
+        ({"momentum": True}, "momentum=True"),
+        ({"averaging": "a"}, "averaging='a'"),
+        ({"averaging": math.nan}, "averaging=nan"),
+        ({"weight_decay": None}, "weight_decay=None"),
+        ({"weight_decay": math.inf}, "weight_decay=inf"),
+    ],
+)
+def test_an_update_that_cannot_be_is_refused_when_it_is_made(settings: dict[str, Any], words: str):
+    with pytest.raises(sv.ConfigurationError, match=words):
+        sv.Update(**settings)
+
+
+def test_numbers_of_numpy_are_numbers():
+    third: Any = np.float32(1 / 3)
+    count: Any = np.int64(2)
+    loop = session(
+        method=sv.DPZero(lr=third, clip=third, queries=count), steps=np.int64(2),
+        batch_size=np.float64(30), update=sv.Update(momentum=third), max_physical_batch=np.int32(64),
+    )  # fmt: skip
+    assert len(list(loop)) == 2
+    assert [type(value) for value in vars(loop.method).values()][:4] == [float, float, float, int]
 
 
 def test_a_bug_in_the_user_s_loss_shows_with_its_own_traceback():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from sottovoce.cli.binding import bind, nearest
+from sottovoce.cli.binding import bind, nearest, parameters_of
 from sottovoce.cli.toml import Value, dumps
 from sottovoce.horizon import Sampling
 from sottovoce.losses import LOSSES, METRICS
@@ -57,7 +57,7 @@ class Run:
 
     def update(self) -> Update:
         """Momentum, weight decay, schedule and averaging."""
-        return Update(**{each.name: getattr(self, each.name) for each in dataclasses.fields(Update)})
+        return Update(**{key: getattr(self, key) for key in parameters_of(_update_keys)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,6 +256,12 @@ def _loss_keys(*, metrics: list[str] | None = None) -> None:
     """The keys of ``[loss]``."""
 
 
+def _update_keys(
+    *, momentum: float = 0.0, weight_decay: float = 0.0, schedule: str = "constant", averaging: float | None = None
+) -> None:
+    """The keys of ``[run.update]``, which may stand in ``[run]`` as well: what `Update` takes and TOML can hold."""
+
+
 def _method(given: Mapping[str, Any]) -> Method | PlainMethod:
     options = dict(given)
     make = METHODS[_name("method", options, tuple(METHODS), own=False)]
@@ -296,7 +302,7 @@ def _run(given: Mapping[str, Any], method: Method | PlainMethod) -> Run:
     nested = options.pop("update", {})
     if not isinstance(nested, dict):
         raise ConfigurationError(f"[run] update = {nested!r}: a table is needed, as in [run.update].")
-    bind("[run.update]", nested, Update)
+    bind("[run.update]", nested, _update_keys)
     if twice := [key for key in nested if key in options]:
         raise ConfigurationError(f"{twice[0]} is given in [run] and in [run.update]: once is enough.")
     run = Run(**_bind("run", options | nested, Run))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal, get_args
 
+from sottovoce.arguments import is_finite, is_whole
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.privacy.sampling import FullBatch, Poisson, Sampler, SinglePass
 
@@ -31,15 +32,15 @@ def resolve(
     if sampling not in get_args(Sampling):
         raise ConfigurationError(f"sampling={sampling!r}: choose one of {', '.join(map(repr, get_args(Sampling)))}.")
     if (epochs is None) == (steps is None):
-        raise ConfigurationError(f"epochs={epochs} and steps={steps}: give exactly one of the two.")
-    if epochs is not None and not (math.isfinite(epochs) and epochs > 0):
-        raise ConfigurationError(f"epochs={epochs}: it must be positive and finite.")
-    if steps is not None and (isinstance(steps, bool) or int(steps) != steps or steps < 1):
-        raise ConfigurationError(f"steps={steps}: a run needs a whole number of steps, at least one.")
+        raise ConfigurationError(f"epochs={epochs!r} and steps={steps!r}: give exactly one of the two.")
+    if epochs is not None and not (is_finite(epochs) and epochs > 0):
+        raise ConfigurationError(f"epochs={epochs!r}: it must be a positive, finite number.")
+    if steps is not None and not (is_whole(steps) and steps >= 1):
+        raise ConfigurationError(f"steps={steps!r}: a run needs a whole number of steps, at least one.")
     if sampling == "full-batch":
         if batch_size is not None and batch_size != records:
             raise ConfigurationError(
-                f"batch_size={batch_size} with sampling='full-batch': every step sees all {records} records; leave "
+                f"batch_size={batch_size!r} with sampling='full-batch': every step sees all {records} records; leave "
                 "batch_size out, or choose sampling='poisson'."
             )
         return FullBatch(steps=_steps(1.0, epochs, steps), records=records)
@@ -48,10 +49,10 @@ def resolve(
         return Poisson(rate=size / records, steps=_steps(records / size, epochs, steps), records=records)
     if epochs is not None and epochs > 1:
         raise ConfigurationError(f"epochs={epochs} with sampling='single-pass': no record is used twice, so at most 1.")
-    blocks = steps if epochs is None else int(epochs * records / size)
+    blocks = int(steps or 0) if epochs is None else int(epochs * records / size)
     if not blocks:
         raise ConfigurationError(f"epochs={epochs} is less than one batch of {size}: more epochs or smaller batches.")
-    sampler = SinglePass(sizes=(size,) * int(blocks))
+    sampler = SinglePass(sizes=(size,) * blocks)
     sampler.check(records)
     return sampler
 
@@ -63,9 +64,9 @@ def _steps(batches_per_epoch: float, epochs: float | None, steps: int | None) ->
 def _check_batch_size(batch_size: int | None, records: int) -> int:
     if batch_size is None:
         raise ConfigurationError("batch_size is needed: the expected number of records in a step.")
-    if isinstance(batch_size, bool) or int(batch_size) != batch_size or not 1 <= batch_size <= records:
+    if not is_whole(batch_size) or not 1 <= batch_size <= records:
         raise ConfigurationError(
-            f"batch_size={batch_size}: it must be a whole number from 1 to the number of records, {records} (the "
+            f"batch_size={batch_size!r}: it must be a whole number from 1 to the number of records, {records} (the "
             "sampling rate batch_size / records lies in (0, 1])."
         )
     return int(batch_size)

@@ -10,18 +10,30 @@ import numpy as np
 import torch
 
 from sottovoce.objective.directions import Key
+from sottovoce.privacy.errors import DataError
 from sottovoce.privacy.records import Records
 from sottovoce.privacy.statement import Statement
 
 
 def plain_batches(records: Records, *, size: int, steps: int, key: Key, device: torch.device) -> Iterator[Any]:
-    """Shuffled epochs of full batches, from a public seed."""
+    """Shuffled epochs of full batches, from a public seed.
+
+    Raises:
+        DataError: an item cannot be read, or has another form than the example. Nothing is private here: it is named.
+    """
     generator = key.fold("plain batches").generator()
     order = np.empty(0, dtype=np.int64)
     for _ in range(steps):
         while len(order) < size:
             order = np.concatenate([order, generator.permutation(records.count)])
-        yield records.batch(order[:size], size, device)[0]
+        batch, kept = records.batch(order[:size], size, device)
+        if not bool(kept.all()):
+            bad = int(order[:size][~kept.numpy()][0])
+            raise DataError(
+                f"item {bad} of private= cannot be read, or has another shape or type than the others; private[{bad}] "
+                "shows which. A private method would count it as zero; mend or leave out the item."
+            )
+        yield batch
         order = order[size:]
 
 

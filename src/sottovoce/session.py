@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-import warnings
 import weakref
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from torch import Tensor, nn
 
+from sottovoce.arguments import whole
 from sottovoce.horizon import resolve
 from sottovoce.inputs import as_records
-from sottovoce.methods.base import Method, Moment
+from sottovoce.methods.base import Method, Moment, with_plain_numbers
 from sottovoce.methods.plain import PlainMethod
+from sottovoce.objective.caller import warn_caller
 from sottovoce.objective.directions import Key
 from sottovoce.objective.gradients import Loss
 from sottovoce.objective.module import ModuleObjective
@@ -23,7 +25,7 @@ from sottovoce.objective.strategies import Strategy
 from sottovoce.places import ledger_path
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.curator import Curator
-from sottovoce.privacy.errors import ConfigurationError, PrivacyWarning
+from sottovoce.privacy.errors import ConfigurationError, PlanViolation, PrivacyWarning
 from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.statement import Statement, state
 from sottovoce.public import PublicData, refuse_private_as_public
@@ -46,7 +48,14 @@ class Session:
 
     Everything is checked when the session is made, on the public example and before any budget is spent. The
     plan is reserved at the first step, and settled when the last step is done, at `close`, at the end of a
-    ``with`` block, or when the session is collected.
+    ``with`` block, or when the session is collected. A loop that was left between two steps, by a ``break`` or an
+    exception of its own, may go on where it was; whatever is raised inside a step ends the run, and a run that ended
+    before its last step says so when it is asked for more.
+
+    Attributes:
+        steps: the number of steps.
+        steps_run: steps whose update was applied. The statement counts those that were paid for, which is one more
+            where the run ended inside a step; it says so then.
 
     Args:
         model: the module to train, in place.
@@ -92,11 +101,12 @@ class Session:
         strategy: Strategy = "auto",
         max_physical_batch: int = 512,
     ) -> None:
-        _check_method(method, budget)
-        if ledger is not None and dataset is None:
-            raise ConfigurationError(
-                "ledger= was given without dataset=: name the data set that the run is charged to."
-            )
+        method = _checked_method(method, budget)
+        _check_tracking(method, dataset, ledger)
+        if update is not None and not isinstance(update, Update):
+            raise ConfigurationError(f"update={update!r}: give Update(momentum=..., schedule=..., ...).")
+        max_physical_batch = whole("max_physical_batch", max_physical_batch)
+        key = Key(whole("seed", seed, least=0))
         data = as_records(private, example)
         sampler = resolve(
             sampling,
@@ -109,7 +119,8 @@ class Session:
         self.steps = sampler.steps
         self.steps_run = 0
         self.objective = ModuleObjective(model, loss, strategy=strategy, example=data.example)
-        self._key = Key(seed)
+        self._key = key
+        self._ended: str | None = None
         self._updater = Updater(update or Update(), self.objective.parameters, lr=method.lr, steps=self.steps)
         self._public = _public_data(method, public, private, self.objective)
         self._curator: Curator | None = None
@@ -131,19 +142,45 @@ class Session:
             self._estimates = self._private_estimates(method, self._curator)
             weakref.finalize(self, self._curator.close)
             for text in self.statement.warnings:
-                warnings.warn(text, PrivacyWarning, stacklevel=2)
+                warn_caller(text, PrivacyWarning)
         else:
             assert isinstance(method, PlainMethod)
             size = int(sampler.largest_expected_batch() if batch_size is None else batch_size)
             self._report = probe(self.objective, data.example, min(size, max_physical_batch))
+            method.check(self.objective)
             device = self.objective.parameters.device
             plain = plain_batches(data, size=size, steps=self.steps, key=self._key, device=device)
             self._estimates = self._plain_estimates(method, plain)
-        self._steps = self._run()
 
     def __iter__(self) -> Iterator[Step]:
-        """The steps that are left; a loop that was broken off goes on where it was."""
-        return self._steps
+        """The steps that are left; a loop that was broken off between two steps goes on where it was."""
+        return self
+
+    def __next__(self) -> Step:
+        """Take one step.
+
+        Raises:
+            PlanViolation: the run ended before its last step, by `close` or by what was raised inside a step.
+        """
+        if self.steps_run == self.steps:
+            self.close()
+            raise StopIteration
+        if self._ended is not None:
+            raise PlanViolation(
+                f"this session ended at step {self.steps_run} of {self.steps} by {self._ended}: it cannot go on. Its "
+                "statement holds what was spent, the model what was learnt; a new run needs a new session."
+            )
+        try:
+            estimate = next(self._estimates)
+            self._updater.apply(estimate, self.steps_run)
+        except BaseException as error:
+            with contextlib.suppress(Exception):  # of the two errors, the first is the one to be told
+                self._end(f"{type(error).__name__} inside the next step")
+            raise
+        self.steps_run += 1
+        if self.steps_run == self.steps:
+            self._updater.finish()
+        return Step(self.steps_run, self.steps, estimate.released)
 
     def __enter__(self) -> Self:
         return self
@@ -152,8 +189,16 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End the run here: what was released is charged, the rest of the reservation returns."""
-        self._steps.close()
+        """End the run here: the steps that were run are charged, and the model holds the average, if one is kept.
+
+        Of the reservation on a named data set the rest returns only under grant "unsubsampled", or if no step was run:
+        under grant "single" a run that released anything closes the data set.
+        """
+        self._end("close()")
+
+    def _end(self, by: str) -> None:
+        self._ended = self._ended or by
+        self._updater.finish()
         if self._curator is not None:
             self._curator.close()
 
@@ -173,7 +218,7 @@ class Session:
 
     @property
     def statement(self) -> Statement:
-        """The privacy statement of the run so far."""
+        """The privacy statement of the run so far. A step is paid for as soon as its batch is drawn."""
         if self._curator is None:
             return plain_statement(self.method, steps=self.steps, steps_run=self.steps_run)
         assumed: list[str] = []
@@ -186,7 +231,14 @@ class Session:
             assumed.append(
                 f"the {self._public.count} records given as public= are public, and chosen without the private ones"
             )
-        return state(self._curator, assumed=assumed)
+        statement = state(self._curator, assumed=assumed)
+        if self._ended is None or statement.steps_run == self.steps_run:
+            return statement
+        unapplied = (
+            f"step {statement.steps_run} is paid for and was not applied to the model: the run ended inside it, by "
+            f"{self._ended.split()[0]}"
+        )
+        return replace(statement, warnings=(*statement.warnings, unapplied))
 
     def averaged(self) -> Any:
         """A context in which the model holds the average of the iterates, where ``update=`` keeps one."""
@@ -202,14 +254,6 @@ class Session:
             public_data=self._public,
         )
 
-    def _run(self) -> Generator[Step]:
-        for number, estimate in enumerate(self._estimates):
-            self._updater.apply(estimate, number)
-            self.steps_run = number + 1
-            if self.steps_run == self.steps:
-                self._updater.finish()
-            yield Step(self.steps_run, self.steps, estimate.released)
-
     def _private_estimates(self, method: Method, curator: Curator) -> Generator[Estimate]:
         for number, batch in enumerate(curator.batches()):
             yield method.step(batch, self._moment(number, self._key.fold(number)))
@@ -219,11 +263,10 @@ class Session:
             yield method.plain_step(records, self.objective, self._key.fold(number))
 
 
-def _check_method(method: Any, budget: Budget | None) -> None:
-    if not hasattr(method, "private"):
-        raise ConfigurationError(
-            f"method={method!r} is not a method: give one such as DPZero(lr=1e-2) or DPSGD(lr=0.1)."
-        )
+def _checked_method(method: Any, budget: Budget | None) -> Method | PlainMethod:
+    if isinstance(method, type) or not isinstance(method, Method | PlainMethod):
+        given = f"the class {method.__name__}" if isinstance(method, type) else repr(method)
+        raise ConfigurationError(f"method={given} is not a method: give one such as DPZero(lr=1e-2) or DPSGD(lr=0.1).")
     if method.private and budget is None:
         raise ConfigurationError(f"{type(method).__name__} is private and needs budget=Budget(epsilon=..., delta=...).")
     if not method.private and budget is not None:
@@ -233,6 +276,22 @@ def _check_method(method: Any, budget: Budget | None) -> None:
         )
     if budget is not None and not isinstance(budget, Budget):
         raise ConfigurationError(f"budget={budget!r}: give Budget(epsilon=..., delta=...).")
+    return with_plain_numbers(method)
+
+
+def _check_tracking(method: Method | PlainMethod, dataset: str | None, ledger: Ledger | None) -> None:
+    """What names a data set, and where its runs are recorded."""
+    if ledger is not None and not isinstance(ledger, Ledger):
+        raise ConfigurationError(f"ledger={ledger!r}: give an opened one, such as Ledger.open('ledger.db').")
+    if ledger is not None and dataset is None:
+        raise ConfigurationError("ledger= was given without dataset=: name the data set that the run is charged to.")
+    if dataset is not None and not isinstance(dataset, str):
+        raise ConfigurationError(f"dataset={dataset!r}: give the data set's name as text, such as 'clinic-2026'.")
+    if dataset is not None and not method.private:
+        raise ConfigurationError(
+            f"dataset={dataset!r} with {type(method).__name__}, a reference WITHOUT PRIVACY: what it does to a data "
+            "set cannot be entered in the ledger. Leave out dataset=, or take DPZero or DPSGD."
+        )
 
 
 def _public_data(method: Any, public: Any, private: Any, objective: ModuleObjective) -> PublicData | None:
@@ -260,10 +319,10 @@ def _public_count(actual: int, given: int | None, budget: Budget | None) -> int:
                 "neighbours='add-remove' needs records=: a public number, fixed independently of the data, from which "
                 "rate and divisor are made (the data's own length would tell neighbours apart)."
             )
-        return given
+        return whole("records", given)
     if given is not None and given != actual:
         raise ConfigurationError(
-            f"records={given} and the data set has {actual}: under neighbours='zero-out' and 'replace-one' the number "
-            "of records is public and is taken from the data; leave out records=."
+            f"records={given!r} and the data set has {actual}: under neighbours='zero-out' and 'replace-one' the "
+            "number of records is public and is taken from the data; leave out records=."
         )
     return actual

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from sottovoce.arguments import is_finite
 from sottovoce.objective.directions import Directions, combine
 from sottovoce.objective.parameters import ParameterVector
 from sottovoce.privacy.errors import ConfigurationError
@@ -122,7 +123,7 @@ class Update:
         scheduler: instead of a schedule, makes any ``torch.optim.lr_scheduler`` that needs no metric from an optimiser,
             as in ``lambda optimizer: StepLR(optimizer, 100)``; it is stepped once a step.
         averaging: the decay of an exponential average of the iterates, in (0, 1); it is what is evaluated, and
-            what the model holds when the run ends. Off by default.
+            what the model holds when the run ends, be it early by `Session.close`. Off by default.
     """
 
     momentum: float = 0.0
@@ -132,38 +133,68 @@ class Update:
     averaging: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.momentum < 1:
-            raise ConfigurationError(f"momentum={self.momentum}: it must lie in [0, 1).")
-        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise ConfigurationError(f"weight_decay={self.weight_decay}: it must be at least 0.")
-        if isinstance(self.schedule, str) and self.schedule not in SCHEDULES:
+        if not (is_finite(self.momentum) and 0 <= self.momentum < 1):
+            raise ConfigurationError(f"momentum={self.momentum!r}: it must be a number in [0, 1).")
+        if not (is_finite(self.weight_decay) and self.weight_decay >= 0):
+            raise ConfigurationError(f"weight_decay={self.weight_decay!r}: it must be a finite number, at least 0.")
+        if self.schedule not in SCHEDULES if isinstance(self.schedule, str) else not callable(self.schedule):
             raise ConfigurationError(
-                f"schedule={self.schedule!r}: choose one of {', '.join(SCHEDULES)}, or a function."
+                f"schedule={self.schedule!r}: choose one of {', '.join(SCHEDULES)}, or give a function from the "
+                "fraction of the run that is over to a factor on the learning rate."
+            )
+        if self.scheduler is not None and not callable(self.scheduler):
+            raise ConfigurationError(
+                f"scheduler={self.scheduler!r}: give a function that makes a scheduler from an optimiser, such as "
+                "lambda optimizer: StepLR(optimizer, 100)."
             )
         if self.scheduler is not None and self.schedule != "constant":
             raise ConfigurationError("schedule= and scheduler= were given: one of the two sets the learning rate.")
-        if self.averaging is not None and not 0 < self.averaging < 1:
-            raise ConfigurationError(f"averaging={self.averaging}: the decay must lie in (0, 1).")
+        if self.averaging is not None and not (is_finite(self.averaging) and 0 < self.averaging < 1):
+            raise ConfigurationError(f"averaging={self.averaging!r}: the decay must be a number in (0, 1).")
 
     def rates(self, lr: float, steps: int) -> list[float]:
-        """The learning rate of every step."""
-        if self.scheduler is None:
-            schedule = SCHEDULES[self.schedule] if isinstance(self.schedule, str) else self.schedule
-            return [lr * schedule(step / steps) for step in range(steps)]
+        """The learning rate of every step.
+
+        Raises:
+            ConfigurationError: the schedule or the scheduler fails at some step, or gives no finite number.
+        """
+        name = "schedule" if self.scheduler is None else "scheduler"
+        rates: list[float] = []
+        try:
+            for rate in self._scheduled(lr, steps) if self.scheduler is None else self._stepped(lr, steps):
+                if not is_finite(rate):
+                    raise ConfigurationError(
+                        f"{name}= gives the rate {rate!r} at step {len(rates) + 1} of {steps}: a finite number is "
+                        "needed at each."
+                    )
+                rates.append(float(rate))
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            raise ConfigurationError(
+                f"{name}= raised {type(error).__name__} for step {len(rates) + 1} of {steps}: {error}"
+            ) from error
+        return rates
+
+    def _scheduled(self, lr: float, steps: int) -> Iterator[Any]:
+        schedule = SCHEDULES[self.schedule] if isinstance(self.schedule, str) else self.schedule
+        for step in range(steps):
+            factor: Any = schedule(step / steps)
+            yield lr * factor if is_finite(factor) else factor
+
+    def _stepped(self, lr: float, steps: int) -> Iterator[Any]:
+        assert self.scheduler is not None
         optimizer = torch.optim.SGD([torch.zeros((), requires_grad=True)], lr=lr)
         scheduler = self.scheduler(optimizer)
-        rates: list[float] = []
+        if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            raise ConfigurationError(
+                f"{type(scheduler).__name__} needs a metric at each step; none is free of private records. Take a "
+                "scheduler that depends on the step alone."
+            )
         for _ in range(steps):
-            rates.append(float(optimizer.param_groups[0]["lr"]))
+            yield optimizer.param_groups[0]["lr"]
             optimizer.step()
-            try:
-                scheduler.step()
-            except TypeError:
-                raise ConfigurationError(
-                    f"{type(scheduler).__name__} needs a metric at each step; none is free of private records. Take a "
-                    "scheduler that depends on the step alone."
-                ) from None
-        return rates
+            scheduler.step()
 
 
 class Updater:
@@ -175,6 +206,7 @@ class Updater:
         self._rates = update.rates(lr, steps)
         self._velocity: Tensor | None = None
         self._average: Tensor | None = None
+        self._finished = False
         self._weight = 0.0
 
     def rate(self, step: int) -> float:
@@ -209,7 +241,7 @@ class Updater:
     @contextmanager
     def averaged(self) -> Iterator[None]:
         """Inside, the parameters are the average of the iterates; afterwards the iterate is back."""
-        if self._average is None:
+        if self._average is None or self._finished:
             yield
             return
         iterate = self._parameters.copy()
@@ -220,6 +252,7 @@ class Updater:
             self._parameters.copy_(iterate)
 
     def finish(self) -> None:
-        """Leave the average in the model, where one is kept."""
-        if self._average is not None:
+        """Leave the average in the model, where one is kept. Once: what the user makes of the model later stays."""
+        if self._average is not None and not self._finished:
             self._parameters.copy_(self._average)
+        self._finished = True

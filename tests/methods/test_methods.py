@@ -225,6 +225,8 @@ def test_a_smoothing_too_small_for_bfloat16_is_refused():
         ({"clip": 0.0}, "clip"),
         ({"smoothing": -1e-3}, "smoothing"),
         ({"queries": 0}, "queries"),
+        ({"queries": 1.5}, "queries=1.5"),
+        ({"lr": "a"}, "lr='a'"),
         ({"directions": "cube"}, "directions"),
         ({"clipping": "none"}, "clipping"),
     ],
@@ -232,6 +234,12 @@ def test_a_smoothing_too_small_for_bfloat16_is_refused():
 def test_bad_settings_are_refused_when_the_method_is_made(change: dict[str, Any], words: str):
     with pytest.raises(sv.ConfigurationError, match=words):
         replace(sv.DPZero(lr=0.1), **change)
+
+
+@pytest.mark.parametrize("bad", [0, 1.5, "a", True])
+def test_the_references_settings_are_checked_too(bad: Any):
+    with pytest.raises(sv.ConfigurationError, match=f"queries={bad!r}"):
+        sv.MeZO(lr=0.1, queries=bad)
 
 
 def test_the_references_learn_and_say_that_they_are_not_private():

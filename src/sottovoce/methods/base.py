@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
+import numbers
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
+from sottovoce.arguments import is_finite
 from sottovoce.objective.directions import Key
 from sottovoce.objective.module import ModuleObjective
 from sottovoce.privacy.curator import Batch
@@ -14,6 +16,8 @@ from sottovoce.privacy.plan import Plan
 from sottovoce.privacy.sampling import Sampler
 from sottovoce.public import PublicData
 from sottovoce.update import Estimate
+
+AnyMethod = TypeVar("AnyMethod")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,26 +77,26 @@ class Method(Protocol):
 def require_positive(**values: float) -> None:
     """Every value is positive and finite."""
     for name, value in values.items():
-        if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
+        if not (is_finite(value) and value > 0):
             raise ConfigurationError(f"{name}={value!r}: it must be a positive, finite number.")
 
 
 def require_counts(**values: int) -> None:
     """Every value is a whole number of at least one."""
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
             raise ConfigurationError(f"{name}={value!r}: it must be a whole number, at least 1.")
 
 
 def require_share(name: str, value: Any) -> None:
     """Between zero and one, both included."""
-    if not (isinstance(value, int | float) and 0 <= value <= 1):
+    if not (is_finite(value) and 0 <= value <= 1):
         raise ConfigurationError(f"{name}={value!r}: it must lie in [0, 1].")
 
 
 def require_learning_rate(lr: Any) -> None:
     """At least zero: a learning rate of 0 is a legitimate dry run."""
-    if not (isinstance(lr, int | float) and math.isfinite(lr) and lr >= 0):
+    if not (is_finite(lr) and lr >= 0):
         raise ConfigurationError(f"lr={lr!r}: the learning rate must be a finite number, at least 0.")
 
 
@@ -100,3 +104,15 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """One of the known words."""
     if value not in choices:
         raise ConfigurationError(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}.")
+
+
+def with_plain_numbers(method: AnyMethod) -> AnyMethod:
+    """The same method with Python's numbers in place of NumPy's, as in ``lr=np.float32(0.1)``."""
+    if not dataclasses.is_dataclass(method) or isinstance(method, type):
+        return method
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(method):
+        value = getattr(method, field.name)
+        if is_finite(value) and not isinstance(value, int | float):
+            changes[field.name] = int(value) if isinstance(value, numbers.Integral) else float(value)
+    return dataclasses.replace(method, **changes) if changes else method

@@ -5,15 +5,17 @@ They take no budget, read the records directly and leave a statement that says N
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 
-from sottovoce.methods.base import require_choice, require_learning_rate, require_positive
+from sottovoce.methods.base import require_choice, require_counts, require_learning_rate, require_positive
 from sottovoce.objective.directions import Key, Kind, draw
 from sottovoce.objective.module import ModuleObjective
-from sottovoce.privacy.errors import ConfigurationError
+from sottovoce.objective.records import repeat
+from sottovoce.privacy.errors import QueryError
 from sottovoce.queries import slopes
 from sottovoce.update import Along, Dense, Estimate
 
@@ -27,6 +29,10 @@ class PlainMethod(Protocol):
     @property
     def lr(self) -> float:
         """The learning rate."""
+        ...
+
+    def check(self, objective: ModuleObjective) -> None:
+        """Raise if the method does not fit this model or its loss; tried on the example, before the first step."""
         ...
 
     def plain_step(self, records: Any, objective: ModuleObjective, key: Key) -> Estimate:
@@ -48,6 +54,16 @@ class SGD:
 
     def __post_init__(self) -> None:
         require_learning_rate(self.lr)
+
+    def check(self, objective: ModuleObjective) -> None:
+        """The loss must have a gradient."""
+        try:
+            objective.mean_gradient(repeat(objective.example, 1))
+        except Exception as error:
+            raise QueryError(
+                f"the loss cannot be differentiated on the example ({type(error).__name__}: {error}). SGD needs a "
+                "differentiable loss; MeZO does not."
+            ) from error
 
     def plain_step(self, records: Any, objective: ModuleObjective, key: Key) -> Estimate:
         """The mean gradient by back-propagation."""
@@ -75,9 +91,12 @@ class MeZO:
     def __post_init__(self) -> None:
         require_learning_rate(self.lr)
         require_positive(smoothing=self.smoothing)
-        if self.queries < 1:
-            raise ConfigurationError(f"queries={self.queries}: at least one direction a step is needed.")
+        require_counts(queries=self.queries)
         require_choice("directions", self.directions, ("sphere", "gaussian", "rademacher"))
+
+    def check(self, objective: ModuleObjective) -> None:
+        """The smoothing must move the parameters in their own precision."""
+        objective.check_smoothing(math.sqrt(objective.parameters.numel()), self.smoothing)
 
     def plain_step(self, records: Any, objective: ModuleObjective, key: Key) -> Estimate:
         """The mean combination of the batch's mean slopes."""
