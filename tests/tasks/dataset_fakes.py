@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import hashlib
 import io
+import json
 import pickle
 import subprocess
 import tarfile
@@ -18,6 +19,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from sottovoce.tasks import data
 from sottovoce.tasks.data.arrays import Arrays
 from sottovoce.tasks.data.registry import REGISTRY
 from sottovoce.tasks.data.sources import Member
@@ -95,14 +97,14 @@ def make_tar(members: Sequence[tuple[str, bytes]], mode: Literal["w:gz", "w:xz",
     return made.getvalue()
 
 
-def make_deb(data: bytes, name: str = "data.tar.xz") -> bytes:
-    """A Debian package whose members before ``data`` have an odd length, which is padded."""
+def make_deb(content: bytes, name: str = "data.tar.xz") -> bytes:
+    """A Debian package whose members before ``content`` have an odd length, which is padded."""
 
     def member(name: str, content: bytes) -> bytes:
         header = f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n"
         return header.encode() + content + b"\n" * (len(content) % 2)
 
-    return b"!<arch>\n" + member("debian-binary", b"2.0\n") + member("control.tar.gz", b"odd") + member(name, data)
+    return b"!<arch>\n" + member("debian-binary", b"2.0\n") + member("control.tar.gz", b"odd") + member(name, content)
 
 
 def make_package(
@@ -213,3 +215,31 @@ def write_cifar(folder: Path, arrays: Arrays, form: str) -> None:
             protocol = int(form.removeprefix("protocol "))
             batch = {"data": images.copy(), "labels": labels.tolist(), "filenames": ["a.png"] * len(labels)}
             (folder / name).write_bytes(pickle.dumps(batch, protocol=protocol))
+
+
+EACH, EACH_TEST = 5, 2
+"""The records of each class that the small registry expects, for training and for testing."""
+
+STRANGE = ['a "quoted", text', "two\nlines\r\nand a tab\t.", "naïve – 𝔘", "", " spaces "]
+LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")
+
+
+def get_texts(monkeypatch: pytest.MonkeyPatch, name: str, contents: dict[str, bytes]) -> data.TextData:
+    data.get(name, runner=FakeTool(name, make_package(monkeypatch, name, contents)))
+    loaded = data.load(name)
+    assert isinstance(loaded, data.TextData)
+    return loaded
+
+
+def pairs(each: int) -> list[tuple[str, str, str]]:
+    return [(f"premise {n}" + STRANGE[n % 5], f"hypothesis {n}", LABELS[n % 3]) for n in range(3 * each)]
+
+
+def json_lines(rows: list[tuple[str, str, str]]) -> bytes:
+    keys = ("sentence1", "sentence2", "gold_label")
+    written = [json.dumps({"pairID": "x", **dict(zip(keys, row, strict=True))}) for row in rows]
+    return "\n".join(written).encode() + b"\n"
+
+
+def expected(rows: list[tuple[str, str, str]]) -> tuple[list[tuple[str, ...]], list[int]]:
+    return [(one, two) for one, two, _ in rows], [LABELS.index(label) for *_, label in rows]

@@ -3,23 +3,19 @@
 import dataclasses
 import gzip
 import hashlib
-import io
 import subprocess
 import sys
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from dataset_fakes import FakeTool, make_deb, make_package, make_tar, synthetic
+from dataset_fakes import FakeTool, make_package, synthetic
 
 from sottovoce.privacy.errors import DataError
 from sottovoce.tasks import data
-from sottovoce.tasks.data import archives
 from sottovoce.tasks.data.download import sdist
 from sottovoce.tasks.data.registry import REGISTRY
-from sottovoce.tasks.data.sources import Member, Registry, Source
 
 WEIGHTS = {"weights": b"w" * 100_000, "licence": b"free"}
 SNIPPETS = b"\n".join([b"1_%d\t%s\ttext %d\r" % (n, b"-1.5" if n < 5 else b"2", n) for n in range(10)])
@@ -72,84 +68,6 @@ def test_a_source_archive_is_got_by_a_program_that_only_downloads(monkeypatch: p
     assert not any("://" in word for word in command)
 
 
-STAND_IN = """
-import contextlib, shutil
-from pathlib import Path
-class Link:
-    filename, url_without_fragment = "thing-1.0.tar.gz", "somewhere"
-class Candidate: link = Link
-class Answer:
-    def raise_for_status(self): pass
-    def iter_content(self, size): return iter([b"con", b"tent"])
-class Session:
-    def get(self, url, headers, stream):
-        assert (url, stream) == ("somewhere", True)
-        return Answer()
-class Finder:
-    def find_all_candidates(self, name): return [Candidate] if name == "thing" else []
-class Command:
-    def parse_args(self, words): return words, []
-    def main_context(self): return contextlib.nullcontext()
-    def get_default_session(self, options): return Session()
-    def _build_package_finder(self, options, session): return Finder()
-def create_command(name):
-    assert name == "download"
-    return Command()
-"""
-
-
-def run_program(folder: Path, commands: str | None, package: str) -> "subprocess.CompletedProcess[str]":
-    """The program with a pip of ours, which is found before the real one."""
-    internal = folder / "pip" / "_internal"
-    internal.mkdir(parents=True)
-    for place in (internal.parent, internal):
-        (place / "__init__.py").write_text("")
-    if commands is not None:
-        (internal / "commands.py").write_text(commands)
-    (folder / "out").mkdir()
-    words = [package, "1.0", "thing-1.0.tar.gz", str(folder / "out")]
-    return subprocess.run(
-        [sys.executable, "-P", str(sdist.PROGRAM), *words],
-        env={"PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def in_a_process(test: pytest.MonkeyPatch) -> None:
-    test.undo()  # these start a Python, and download nothing
-
-
-def test_the_program_writes_the_archive_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    in_a_process(monkeypatch)
-    done = run_program(tmp_path, STAND_IN, "thing")
-    assert done.returncode == 0, done.stderr
-    assert [(file.name, file.read_bytes()) for file in (tmp_path / "out").iterdir()] == [
-        ("thing-1.0.tar.gz", b"content")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("commands", "package", "message"),
-    [
-        (STAND_IN, "another", "no package index that pip is configured for has thing-1.0.tar.gz"),
-        (None, "thing", "this pip cannot be used to download a source archive alone"),
-        ("def create_command(name): return object()", "thing", "this pip cannot be used"),
-        ("def create_command(name): raise OSError('no\\nroute')", "thing", "OSError: no route"),
-    ],
-)
-def test_the_program_ends_with_one_line_when_it_fails(
-    commands: str | None, package: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    in_a_process(monkeypatch)
-    done = run_program(tmp_path, commands, package)
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert done.stderr.startswith("ERROR: ")
-    assert done.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("name", "tool", "advice"),
     [
@@ -196,98 +114,6 @@ def test_a_folder_with_the_archive_itself_serves_as_well(monkeypatch: pytest.Mon
         data.get("amazon-snippets", tmp_path)
     with pytest.raises(DataError, match=r"needs a folder with the archive bigbench-1.0.0.tar.gz; it is not there"):
         data.get("vitaminc", tmp_path)
-
-
-def source(registry: Registry, *members: Member) -> Source:
-    return Source(
-        registry=registry,
-        name="thing",
-        version="1",
-        archive="thing",
-        sha256="",
-        archive_size=0,
-        members=members,
-        reader="files",
-        licence="",
-    )
-
-
-def read_all(folder: Path, content: bytes, where: Source) -> dict[str, bytes]:
-    archive = folder / "archive"
-    archive.write_bytes(content)
-    return {member.role: stream.read() for member, stream in archives.parts(archive, where)}
-
-
-ONE, TWO = Member(role="one", name="a/one", size=3), Member(role="two", name="a/two", size=2)
-HONEST = [("a/x", b"other"), ("a/two", b"22"), ("a/one", b"111")]
-
-
-@pytest.mark.parametrize("compression", ["xz", "gz", ""])
-def test_the_data_of_a_debian_package_may_be_compressed_or_not(compression: str, tmp_path: Path):
-    data_tar = make_tar(HONEST, f"w:{compression}")  # pyright: ignore[reportArgumentType]
-    deb = make_deb(data_tar, f"data.tar.{compression}".rstrip("."))
-    assert read_all(tmp_path, deb, source("debian", ONE, TWO)) == {"one": b"111", "two": b"22"}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"no package", "does not begin as an ar archive"),
-        (make_deb(b"", "data.tar.zst"), "no data.tar that is plain or compressed"),
-        (make_deb(make_tar(HONEST, "w:xz"))[:100], "a header of the package is damaged"),
-        (make_deb(make_tar(HONEST, "w:xz")).replace(b"`\n", b"``", 1), "a header of the package is damaged"),
-    ],
-)
-def test_a_damaged_debian_package_is_refused(content: bytes, message: str, tmp_path: Path):
-    with pytest.raises(DataError, match=message):
-        read_all(tmp_path, content, source("debian", ONE))
-
-
-@pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", "a\\x", "c:x"])
-@pytest.mark.parametrize("first", [True, False])
-def test_a_name_that_leads_outside_is_refused_wherever_it_stands(name: str, first: bool, tmp_path: Path):
-    members = [(name, b""), *HONEST] if first else [*HONEST, (name, b"")]
-    with pytest.raises(DataError, match="leads outside it; refused"):
-        read_all(tmp_path, make_tar(members), source("npm", ONE, TWO))
-
-
-@pytest.mark.parametrize(
-    ("members", "message"),
-    [
-        ([("a/two", b"22")], "no file is called a/one"),
-        ([("a/one", b"1111"), ("a/two", b"22")], "announces 4 bytes, where an ordinary file of 3"),
-        ([*HONEST, ("a/one", b"111")], "2 files are called a/one"),
-    ],
-)
-def test_a_member_that_is_absent_doubled_or_of_another_size_is_refused(
-    members: list[tuple[str, bytes]], message: str, tmp_path: Path
-):
-    with pytest.raises(DataError, match=message):
-        read_all(tmp_path, make_tar(members), source("sdist", ONE, TWO))
-
-
-def test_a_link_is_no_member(tmp_path: Path):
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as archive:
-        entry = tarfile.TarInfo("a/one")
-        entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        archive.addfile(entry)
-    link = dataclasses.replace(ONE, size=0)
-    with pytest.raises(DataError, match="an ordinary file of 0"):
-        read_all(tmp_path, made.getvalue(), source("npm", link))
-
-
-def test_members_of_an_archive_inside_are_checked_alike(tmp_path: Path):
-    inner = make_tar(HONEST)
-    outer = Member(role="inner", name="b/inner.tar.gz", size=len(inner))
-    inside = [dataclasses.replace(member, inside=outer) for member in (ONE, TWO)]
-    content = make_tar([("b/x", b""), ("b/inner.tar.gz", inner), ("a/one", b"decoy")])
-    assert read_all(tmp_path, content, source("sdist", *inside)) == {"one": b"111", "two": b"22"}
-    bad = make_tar([*HONEST, ("../x", b"")])
-    with pytest.raises(DataError, match=r"archive, b/inner.tar.gz: it has a file '../x'"):
-        outer = dataclasses.replace(outer, size=len(bad))
-        inside = [dataclasses.replace(ONE, inside=outer)]
-        read_all(tmp_path, make_tar([("b/inner.tar.gz", bad)]), source("sdist", *inside))
 
 
 @pytest.mark.parametrize("cut", [0, 20, 1000])

