@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce import DPSGD, SGD, Budget, ConfigurationError, DPZero, MeZO, config
-from sottovoce.cli.binding import bind, convert, describe, nearest
-from sottovoce.cli.toml import dumps
+from sottovoce.binding import bind, convert, describe, nearest
 from sottovoce.tasks import models
+from sottovoce.toml import dumps
 
 SCALARS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.integers() | st.floats() | st.booleans()
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4), max_leaves=8)
@@ -154,7 +154,8 @@ def test_every_built_in_model_is_known(name: str):
         ("epochs = 2", 'epochs = "2"', "[run] epochs = '2': a number is needed, text was given"),
         ("batch_size = 256", "batch_size = 2.5", "[run] batch_size = 2.5: a whole number is needed, a number with a"),
         ("batch_size = 256", "batch_size = true", "[run] batch_size = True: a whole number is needed, a boolean was"),
-        ("epochs = 2", "sampling = 'posson'", "[run] sampling = 'posson': one of 'poisson', 'single-pass', 'full-"),
+        ("epochs = 2", "sampling = 'posson'", "[run] sampling = 'posson': did you mean 'poisson'? one of"),
+        ("epochs = 2", "sampling = 'fullbatch'", "did you mean 'full-batch'? one of 'poisson', 'single-pass'"),
         ('"DPZero"', '"dpzero"', "[method] name = 'dpzero' is not known: did you mean 'DPZero'?"),
         ('"DPZero"', '"my:method"', "[method] name = 'my:method' is not known"),
         ('"mnist"', '"mnits"', "[data] name = 'mnits' is not known: did you mean 'mnist'?"),

@@ -15,6 +15,8 @@ ALLOWED = {
     "objective": {"privacy.errors", "privacy.trees"},
     "tasks": {"objective", "privacy.errors"},
     "arguments": {"privacy.errors"},
+    "toml": set[str](),
+    "binding": {"privacy.errors", "toml"},
     "queries": {"objective"},
     "update": {"arguments", "objective", "privacy.errors"},
     "inputs": {"privacy"},

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from sottovoce.cli.binding import bind, nearest, parameters_of
-from sottovoce.cli.toml import Value, dumps
+from sottovoce.binding import bind, nearest, parameters_of
 from sottovoce.horizon import Sampling
 from sottovoce.losses import LOSSES, METRICS
 from sottovoce.methods import DPSGD, SGD, DPZero, Method, MeZO, PlainMethod
@@ -21,6 +20,7 @@ from sottovoce.objective.strategies import Strategy
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.tasks import data, models
+from sottovoce.toml import Value, dumps
 from sottovoce.update import Update
 
 TABLES = ("data", "model", "loss", "method", "budget", "run")

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from sottovoce.cli.binding import bind, convert, nearest, takes
+from sottovoce.binding import bind, convert, nearest, takes
 from sottovoce.cli.support import place_of
 from sottovoce.config import Config, Named, data_keys
 from sottovoce.inputs import as_records

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.balances import Balance, balances
-from sottovoce.cli.binding import nearest
+from sottovoce.binding import nearest
 from sottovoce.cli.support import AsJson, Output, command
 from sottovoce.places import ledger_path
 from sottovoce.privacy.accounting import gaussian_epsilon

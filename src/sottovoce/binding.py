@@ -9,8 +9,8 @@ import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from sottovoce.cli.toml import is_value
 from sottovoce.privacy.errors import ConfigurationError
+from sottovoce.toml import is_value
 
 _WORDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
@@ -49,9 +49,22 @@ def bind(
 def nearest(given: str, known: Iterable[str]) -> str:
     """``did you mean 'x'? Known are a, b.``: the end of a message about an unknown name."""
     names = list(known)
-    plain = {name.lower().replace("_", "-"): name for name in names}
-    near = difflib.get_close_matches(given.lower().replace("_", "-"), plain, n=1, cutoff=0.5)
-    return (f"did you mean {plain[near[0]]!r}? " if near else "") + f"Known are {', '.join(names) or 'none'}."
+    return f"{_guess(given, names)}Known are {', '.join(names) or 'none'}."
+
+
+def _guess(given: object, known: Iterable[str]) -> str:
+    """``did you mean 'x'? ``, or nothing if nothing known is like it."""
+    plain = {name.lower().replace("_", "-"): name for name in known}
+    near = difflib.get_close_matches(str(given).lower().replace("_", "-"), plain, n=1, cutoff=0.5)
+    return f"did you mean {plain[near[0]]!r}? " if near else ""
+
+
+def _choices(hint: Any) -> list[str]:
+    """The words that a type allows, if it is made of words."""
+    if get_origin(hint) is Literal:
+        return [choice for choice in get_args(hint) if isinstance(choice, str)]
+    nested = get_args(hint) if get_origin(hint) in (Annotated, Union, types.UnionType) else ()
+    return [choice for each in nested for choice in _choices(each)]
 
 
 def convert(where: str, value: Any, hint: Any) -> Any:
@@ -66,7 +79,7 @@ def convert(where: str, value: Any, hint: Any) -> Any:
         return _converted(value, hint)
     except _Mismatch:
         raise ConfigurationError(
-            f"{where} = {value!r}: {describe(hint)} is needed, {_kind(value)} was given."
+            f"{where} = {value!r}: {_guess(value, _choices(hint))}{describe(hint)} is needed, {_kind(value)} was given."
         ) from None
 
 
