@@ -21,13 +21,18 @@ from typer.testing import CliRunner
 
 import sottovoce
 from sottovoce import Budget, Ledger, cli, config, ledger_path
+from sottovoce.balances import balances
 from sottovoce.cli import build as cli_build
+from sottovoce.cli import ledger as cli_ledger
 from sottovoce.cli.support import to_json
+from sottovoce.privacy.accounting import calibrate
+from sottovoce.privacy.curator import Curator
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.statement import Statement
 from sottovoce.report.entries import Entry
 from sottovoce.tasks import data
 from sottovoce.tasks.data.arrays import Arrays
+from sottovoce.update import Updater
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -221,6 +226,11 @@ def test_a_run_is_not_overwritten_before_anything_is_spent(here: Path, run: Run)
     assert "choose another --name" in run("train", "run.toml", code=2).stderr
 
 
+def test_an_empty_name_is_a_name(here: Path, run: Run):
+    assert "name = ''" in run("train", "run.toml", "--name", "", code=2).stderr
+    assert not (here / "runs").exists()
+
+
 def test_the_budget_of_a_named_data_set_is_kept_over_runs(here: Path, run: Run):
     write(here, "steps = 4", 'steps = 4\ndataset = "clinic"')
     run("train", "run.toml")
@@ -244,15 +254,55 @@ def test_an_interrupted_run_is_settled_and_says_so(here: Path, run: Run, monkeyp
 
     def interrupt(*_: Any) -> float:
         released.append(1)
-        if len(released) == 3:
+        if len(released) == 6:  # two metrics: tried, measured after step 1, and now after step 2
             raise KeyboardInterrupt
         return 0.0
 
     monkeypatch.setattr(sys.modules["sottovoce.fit"], "evaluate", interrupt)
-    assert "interrupted" in run("train", "run.toml", code=130).stderr
-    assert not (here / "runs" / "run").exists()
+    stderr = run("train", "run.toml", code=130).stderr
+    assert stderr.startswith("cut off after 2 of 4 steps, which are paid for: runs/run holds the model")
+    assert "data set 'clinic' was granted to a single run, and this one has released something: it is closed" in stderr
+    assert "interrupted" in stderr
     (record,) = Ledger.open(ledger_path(), create=False).runs()
     assert (record.state, record.steps_charged) == ("settled", 2)
+    folder = here / "runs" / "run"
+    assert json.loads((folder / "statement.json").read_text())["steps_run"] == 2
+    assert len(list(csv.DictReader((folder / "history.csv").open()))) == 1
+    assert load_file(folder / "model.safetensors")
+    assert "choose another --name" in run("train", "run.toml", code=2).stderr
+
+
+def test_of_a_shared_data_set_the_rest_returns(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch):
+    """And an error that is no interruption keeps what was paid for as well."""
+
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    whole = ("--epsilon", "2", "--delta", "1e-3", "--grant", "unsubsampled")
+    run("ledger", "open", "clinic", *whole)
+    write(here, "steps = 4\nbatch_size = 10", 'steps = 4\nsampling = "full-batch"\ndataset = "clinic"')
+    applied = Updater.apply
+    with monkeypatch.context() as patched:
+        patched.setattr(Updater, "apply", lambda self, *given: fail() if given[1] == 1 else applied(self, *given))
+        result = CliRunner().invoke(cli.app, ["train", "run.toml"])
+    assert isinstance(result.exception, ZeroDivisionError)
+    text = (here / "runs" / "run" / "statement.txt").read_text()
+    assert "after 2 of 4 steps" in text and "step 2 is paid for and was not applied" in text
+    (record,) = Ledger.open(ledger_path()).runs()
+    assert record.steps_charged == 2
+    told = "data set 'clinic': the steps that were run are charged, the rest of what was reserved returns"
+    assert told in result.stderr
+
+
+def test_an_interruption_before_the_first_step_leaves_nothing(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch):
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    write(here, "steps = 4", 'steps = 4\ndataset = "clinic"')
+    monkeypatch.setattr(Curator, "rehearse", interrupt)
+    assert run("train", "run.toml", code=130).stderr == "interrupted.\n"
+    assert list((here / "runs").iterdir()) == []
+    assert not Ledger.open(ledger_path()).runs()
 
 
 def test_a_seeded_initialisation_repeats_and_leaves_the_global_generator_alone(here: Path):
@@ -332,7 +382,11 @@ def test_references_train_without_a_budget_and_say_so(here: Path, run: Run, meth
         ('"cross-entropy"', '"toy:mean"', "return one value per record"),
         ('"cross-entropy"', '"toy:bad_metric"', "raised KeyError on the public example"),
         ('"cross-entropy"', '"toy:bad_metric"', "[KeyError at toy.py, line "),
-        ('"cross-entropy"', '"hinge"\nmetrics = ["toy:bad_metric"]', "the metric 'toy:bad_metric' failed: KeyError"),
+        (
+            '"cross-entropy"',
+            '"cross-entropy"\nmetrics = ["toy:bad_metric"]',
+            "the metric 'toy:bad_metric' cannot be computed on validate= (KeyError",
+        ),
         ("batch_size = 10", "batch_size = 100", "from 1 to the number of records, 60"),
         ("batch_size = 10", "", "batch_size is needed"),
         ("steps = 4", "steps = 4\nepochs = 1", "give exactly one of the two"),
@@ -469,6 +523,7 @@ def test_show_tells_what_is_spent_and_left_and_who_is_dead(here: Path, run: Run,
     text = run("ledger", "show").stdout
     assert "await" in text or "sottovoce ledger settle" in text
     assert "4 of 4 charged" in text
+    assert "under grant single the data set stays closed" in " ".join(text.split())
     assert "up to 1 of 4 released" in text
     assert "nothing" in text
     only = document(run("ledger", "show", "--dataset", "alone", "--json"))
@@ -479,6 +534,29 @@ def test_show_tells_what_is_spent_and_left_and_who_is_dead(here: Path, run: Run,
     assert document(run("ledger", "settle", "--json"))["settled"] == []
     assert live.covers(0)
     live.settle(1)
+
+
+def test_a_run_of_what_is_shown_to_be_left_is_not_refused(here: Path, run: Run):
+    """The figures are rounded down: of all sorts of spending, what is left can be spent."""
+    for number, noise in enumerate((3.0, 4.7, 7.3, 11.0, 23.0, 200.0)):
+        name, ledger = f"d{number}", Ledger.open(ledger_path())
+        shared = Budget(epsilon=2, delta=1e-5)
+        ledger.open_dataset(name, shared, "unsubsampled")
+        event = Event(sampling="full-batch", noise_multiplier=noise, steps=1)
+        first = ledger.reserve(budget=shared, events=[event], dataset=name)
+        first.lease(1)
+        first.settle(1)
+        balance = next(each for each in balances(ledger) if each.name == name)
+        shown = float(cli_ledger._left(balance).removeprefix("a run of epsilon ").split()[0])
+        left = document(run("ledger", "show", "--dataset", name, "--json"))["datasets"][0]["epsilon_left"]
+        assert shown <= left < shown * 1.001
+        for epsilon in (shown, left):
+            budget = Budget(epsilon=epsilon, delta=1e-5)
+            sigma = calibrate(lambda s: [Event(sampling="full-batch", noise_multiplier=s, steps=1)], budget)
+            rest = ledger.reserve(
+                budget=budget, events=[Event(sampling="full-batch", noise_multiplier=sigma, steps=1)], dataset=name
+            )
+            rest.settle(0)
 
 
 @pytest.mark.parametrize("command", [("show",), ("settle",), ("open", "a", "--epsilon", "1", "--delta", "1e-5")])
@@ -515,6 +593,16 @@ def test_demo_prints_the_table_the_statements_and_the_report(here: Path, run: Ru
     assert printed["entries"][0]["peak_memory"] is None
     assert printed["report"] == str(here / "out" / "demo" / "report.html")
     assert called == [(Path("elsewhere"), 3, False), (Path("out/demo"), 0, None)]
+
+
+def test_the_demo_finds_out_where_it_cannot_write_before_it_trains(here: Path, run: Run, monkeypatch: Any):
+    def train_one(*_: Any, **__: Any) -> None:
+        raise AssertionError("it trained first")
+
+    monkeypatch.setattr("sottovoce.demo.data.path", lambda name: here)
+    monkeypatch.setattr("sottovoce.demo.ProcessPoolExecutor", train_one)
+    stderr = run("demo", "--out", str(here / "toy.py" / "report"), code=2).stderr
+    assert "cannot be written to" in stderr and "choose another folder" in stderr
 
 
 def test_json_has_no_tokens_that_json_does_not_have():

@@ -27,6 +27,17 @@ TARGETS = (INPUTS[:, 0] > 0).long()
 DATA = (INPUTS, TARGETS)
 
 
+class Items(Dataset[Any]):
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        return INPUTS[index], int(TARGETS[index])
+
+
 def linear(seed: int = 0) -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -286,17 +297,6 @@ def mixing_loss(model: nn.Module, batch: Any) -> Tensor:
     return sv.losses.cross_entropy(model, (inputs - inputs.mean(dim=0), targets))
 
 
-class Items(Dataset[Any]):
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> Any:
-        return INPUTS[index], int(TARGETS[index])
-
-
 NOTHING: Any = lambda fraction: None  # noqa: E731
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
@@ -306,6 +306,14 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "an empty data set": ({"private": Items(0)}, sv.DataError, "empty"),
     "unequal lengths": ({"private": (INPUTS, TARGETS[:5])}, sv.DataError, "different lengths"),
     "an iterator": ({"private": iter([1])}, sv.DataError, "cannot be sampled"),
+    "a path": ({"private": "data.csv"}, sv.DataError, "private= is 'data.csv', which is text.*read the file"),
+    "a list of pairs": (
+        {"private": list(zip(INPUTS.numpy(), TARGETS.tolist(), strict=True))}, sv.DataError, "give columns, as in",
+    ),
+    "a list of numbers": ({"private": [1.0, 2.0]}, sv.DataError, "give columns, as in"),
+    "an example of another type": (
+        {"private": Items(300), "example": (INPUTS[0].double(), 0)}, sv.DataError, "example= is .*float64",
+    ),
     "text": ({"private": (INPUTS, np.array(["a"] * 300))}, sv.DataError, "not numeric"),
     "another example": ({"example": (INPUTS[0, :3], TARGETS[0])}, sv.DataError, "example="),
     "a batch above the data": ({"batch_size": 301}, sv.ConfigurationError, "from 1 to the number of records, 300"),
@@ -489,17 +497,104 @@ def test_a_run_is_saved(tmp_path: Path):
         assert torch.equal(ours, theirs)
 
 
-def test_an_empty_validation_set_and_a_bad_metric_are_found_before_the_first_step():
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"validate": (INPUTS[:0], TARGETS[:0])}, "validate= is empty"),
-        ({"validate": DATA, "metrics": {"m": mean_loss}}, "one value for each record"),
-    ]
-    for changes, words in cases:
-        with pytest.raises(sv.ConfigurationError, match=words):
-            sv.fit(
-                linear(), sv.losses.cross_entropy, private=DATA, method=sv.DPSGD(lr=1.0), budget=BUDGET, steps=1,
-                batch_size=30, **changes,
-            )  # fmt: skip
+def fit(**changes: Any) -> sv.Run:
+    arguments: dict[str, Any] = {
+        "private": DATA, "method": sv.DPSGD(lr=1.0), "budget": BUDGET, "steps": 2, "batch_size": 30, **changes,
+    }  # fmt: skip
+    model = arguments.pop("model", None) or linear()
+    return sv.fit(model, arguments.pop("loss", sv.losses.cross_entropy), **arguments)
+
+
+def raising(model: nn.Module, batch: Any) -> Tensor:
+    if bool((batch[0] == INPUTS[-1]).all(dim=1).any()):
+        raise KeyError("the last record")
+    return sv.losses.cross_entropy(model, batch)
+
+
+class Uneven(Items):
+    def __getitem__(self, index: int) -> Any:
+        return INPUTS[index, : 4 - (index == 5)], int(TARGETS[index])
+
+
+NOT_MEASURED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "nothing": ({"validate": (INPUTS[:0], TARGETS[:0])}, sv.DataError, "validate= is empty"),
+    "an empty data set": ({"validate": Items(0)}, sv.DataError, "validate= is empty"),
+    "another width": (
+        {"validate": (INPUTS[:, :3], TARGETS)}, sv.ConfigurationError,
+        r"'loss' cannot be computed.*records are \(float32\[3\], int64\[\]\), those of private= are \(float32\[4\]",
+    ),
+    "another type": ({"validate": (INPUTS.double(), TARGETS)}, sv.ConfigurationError, "float64"),
+    "no targets": ({"validate": INPUTS}, sv.ConfigurationError, r"records are float32\[4\], those of"),
+    "items that differ": ({"validate": Uneven(300)}, sv.DataError, "item 5 of validate= is"),
+    "a path": ({"validate": "test.csv"}, sv.DataError, "read the file"),
+    "a mean": ({"validate": DATA, "metrics": {"m": mean_loss}}, sv.ConfigurationError, "one value for each record"),
+    "an error in the last batch": (
+        {"validate": DATA, "metrics": {"m": raising}}, sv.ConfigurationError, "'m' cannot be computed.*KeyError",
+    ),
+    "a list of metrics": ({"validate": DATA, "metrics": [mean_loss]}, sv.ConfigurationError, "give a dict from names"),
+    "a function alone": ({"validate": DATA, "metrics": mean_loss}, sv.ConfigurationError, "give a dict from names"),
+    "text for a metric": ({"validate": DATA, "metrics": {"a": "b"}}, sv.ConfigurationError, "'a' is 'b'"),
+    "a column's name": ({"validate": DATA, "metrics": {"step": raising}}, sv.ConfigurationError, "'step' and"),
+    "metrics of nothing": ({"metrics": {"loss": raising}}, sv.ConfigurationError, "without validate="),
+    "words for a count": ({"validate": DATA, "evaluate_every": "a"}, sv.ConfigurationError, "evaluate_every='a'"),
+    "half a step": ({"validate": DATA, "evaluate_every": 1.5}, sv.ConfigurationError, "evaluate_every=1.5"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NOT_MEASURED)
+def test_what_cannot_be_measured_is_found_before_the_first_step(case: str, tmp_path: Path):
+    changes, error, words = NOT_MEASURED[case]
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    with pytest.raises(error, match=words):
+        fit(dataset="clinic", ledger=ledger, **changes)
+    assert ledger.runs() == []
+
+
+def test_validation_data_come_in_the_forms_of_private_data():
+    expected = fit(validate=DATA, method=sv.SGD(lr=1.0), budget=None).final["loss"]
+    for validate in (TensorDataset(INPUTS, TARGETS), Items(300), [INPUTS.numpy(), TARGETS.numpy()]):
+        assert fit(validate=validate, method=sv.SGD(lr=1.0), budget=None).final["loss"] == expected
+
+
+def test_measuring_leaves_the_model_and_the_generators_alone():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 2))
+    model[1](torch.randn(50, 8))
+    before, state = {name: value.clone() for name, value in model.state_dict().items()}, torch.get_rng_state()
+    fit(model=model, validate=DATA, method=sv.DPSGD(lr=0.0))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(part.training for part in model.modules())
+
+
+def test_evaluate_refuses_what_has_no_mean_over_records():
+    model = linear()
+    exact = float(sv.losses.accuracy(model, DATA).mean())
+    assert sv.evaluate(model, sv.losses.accuracy, Items(300), rows=7) == pytest.approx(exact)
+    with pytest.raises(sv.ConfigurationError, match="one value for each record"):
+        sv.evaluate(model, mean_loss, DATA)
+    with pytest.raises(sv.ConfigurationError, match="one value for each record"):
+        sv.evaluate(model, lambda network, batch: network(batch[0]), DATA)
+    with pytest.raises(sv.DataError, match="is empty"):
+        sv.evaluate(model, sv.losses.accuracy, (INPUTS[:0], TARGETS[:0]))
+
+
+def test_what_was_released_before_an_interruption_is_not_lost():
+    saved: list[sv.Run] = []
+
+    def interrupt(model: nn.Module, batch: Any) -> Tensor:
+        calls.append(1)
+        if len(calls) == 3:  # tried, measured after step 1, and now after step 2
+            raise KeyboardInterrupt
+        return sv.losses.cross_entropy(model, batch)
+
+    calls: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        fit(validate=DATA, metrics={"m": interrupt}, steps=5, salvage=saved.append)
+    (run,) = saved
+    assert run.statement.steps_run == 2 and [row["step"] for row in run.history] == [1]
+    with pytest.raises(sv.ConfigurationError):
+        fit(validate=DATA, metrics={"m": mean_loss}, salvage=saved.append)
+    assert len(saved) == 1, "where nothing was released there is nothing to keep"
 
 
 def test_training_flags_are_as_they_were():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import platform
+import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -22,6 +23,7 @@ from sottovoce.fit import fit
 from sottovoce.losses import accuracy, cross_entropy
 from sottovoce.methods import DPSGD, SGD, DPZero, Method, MeZO, PlainMethod
 from sottovoce.privacy.budget import Budget
+from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.report.entries import Entry
 from sottovoce.report.page import write
 from sottovoce.tasks import data, models
@@ -79,8 +81,10 @@ def run_demo(out: Path, *, seed: int = 0, progress: bool | None = None) -> list[
 
     Raises:
         DatasetMissing: if MNIST was not fetched; nothing is downloaded behind the user's back.
+        ConfigurationError: if the report cannot be written to ``out``, which is found out before the training.
     """
     data.path("mnist")
+    _claim(Path(out))
     threads = torch.get_num_threads()
     entries: list[Entry] = []
     context = multiprocessing.get_context("spawn")
@@ -89,6 +93,16 @@ def run_demo(out: Path, *, seed: int = 0, progress: bool | None = None) -> list[
             entries.append(pool.submit(train_one, name, seed=seed, progress=progress, threads=threads).result())
     write(entries, out, title="Sottovoce: private training on MNIST", intro=_INTRO, facts=_facts(seed, threads))
     return entries
+
+
+def _claim(folder: Path) -> None:
+    """Make the folder and try it, so that minutes of training are not lost."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be written to ({error}): choose another folder.") from None
 
 
 def train_one(name: str, *, seed: int = 0, progress: bool | None = None, threads: int | None = None) -> Entry:

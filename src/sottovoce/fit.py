@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from safetensors.torch import save_model
 from torch import nn
 
+from sottovoce.arguments import whole
+from sottovoce.inputs import as_public, form_of, forms_of
 from sottovoce.methods.base import Method
 from sottovoce.methods.plain import PlainMethod
 from sottovoce.objective.evaluation import evaluating
@@ -25,7 +27,7 @@ from sottovoce.objective.records import move, select
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.privacy.statement import Statement
-from sottovoce.privacy.trees import map_leaves
+from sottovoce.privacy.trees import Tree
 from sottovoce.session import Session
 
 History = list[dict[str, float]]
@@ -74,6 +76,7 @@ def fit(
     metrics: Mapping[str, Loss] | None = None,
     evaluate_every: int | None = None,
     progress: bool | None = None,
+    salvage: Callable[[Run], None] | None = None,
     **options: Any,
 ) -> Run:
     """Train ``model`` in place on private records, within a budget.
@@ -88,15 +91,21 @@ def fit(
         epochs: passes over the data; give exactly one of epochs and steps.
         steps: the number of steps.
         batch_size: the expected number of records in a step.
-        validate: a data set in memory that the caller declares PUBLIC: exact metrics on it are shown and saved.
+        validate: records that the caller declares PUBLIC, in any form that ``private`` may have; exact metrics on them
+            are shown and saved. They are read into memory once.
         metrics: per-example functions like the loss, whose means over ``validate`` are reported; the loss by default.
         evaluate_every: steps between evaluations; a twentieth of the run by default.
+        salvage: called with the run so far if it is cut off, by an exception or an interruption, after steps were paid
+            for: what was released is public, and so is the model. What cut it off is raised afterwards.
         progress: show a progress bar on standard error; by default only on a terminal.
         options: the other arguments of `Session`, such as ``update=``, ``dataset=``, ``sampling=``, ``seed=``.
 
     Returns:
         The run: the model, its privacy statement and the history of the public metrics.
     """
+    measured = _checked_metrics(metrics, loss, validate)
+    every = None if evaluate_every is None else whole("evaluate_every", evaluate_every)
+    known = None if validate is None else as_public(validate, "validate=")
     session = Session(
         model,
         loss,
@@ -109,51 +118,91 @@ def fit(
         batch_size=batch_size,
         **options,
     )
-    every = max(1, session.steps // 20) if evaluate_every is None else evaluate_every
-    if every < 1:
-        raise ConfigurationError(f"evaluate_every={evaluate_every}: at least 1.")
-    measured = dict(metrics or {"loss": loss})
-    if validate is not None:
-        _check_public(validate, measured, model)
+    every = every or max(1, session.steps // 20)
+    if known is not None:
+        _try(measured, model, known, session)
     history: History = []
-    training = 0.0
-    with session, _bar(progress, session) as advance:
-        started = time.perf_counter()
-        for step in session:
-            if validate is not None and (step.number % every == 0 or step.number == step.of):
-                training += time.perf_counter() - started
-                with session.averaged():
-                    row = {name: evaluate(model, metric, validate) for name, metric in measured.items()}
-                history.append({"step": step.number, "seconds": round(training, 3), **row})
-                started = time.perf_counter()
-            advance(history[-1] if history else {})
+    try:
+        with session, _bar(progress, session) as advance:
+            training, started = 0.0, time.perf_counter()
+            for step in session:
+                if known is not None and (step.number % every == 0 or step.number == step.of):
+                    training += time.perf_counter() - started
+                    with session.averaged():
+                        row = {name: evaluate(model, metric, known) for name, metric in measured.items()}
+                    history.append({"step": step.number, "seconds": round(training, 3), **row})
+                    started = time.perf_counter()
+                advance(history[-1] if history else {})
+    except BaseException:
+        if salvage is not None and session.statement.steps_run:
+            salvage(Run(model, session.statement, history))
+        raise
     return Run(model, session.statement, history)
 
 
 def evaluate(model: nn.Module, metric: Loss, public: Any, *, rows: int = 1024) -> float:
-    """The mean of a per-example metric over a PUBLIC data set held in memory; exact, hence not private."""
+    """The mean of a per-example metric over PUBLIC records; exact, hence not private.
+
+    Raises:
+        DataError: there are no records, or they are not of one form.
+        ConfigurationError: the metric does not give one value for each record.
+    """
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    public = map_leaves(torch.as_tensor, public)
+    public = as_public(public, "the public data")
+    rows = whole("rows", rows)
     total, count = 0.0, count_of(public)
     with evaluating(model), torch.no_grad():
         for start in range(0, count, rows):
             batch = move(select(public, slice(start, start + rows)), device)
-            total += float(metric(model, batch).to(torch.float64).sum())
+            total += float(_one_for_each(metric(model, batch), count_of(batch)).to(torch.float64).sum())
     return total / count
 
 
-def _check_public(validate: Any, metrics: Mapping[str, Loss], model: nn.Module) -> None:
-    """A metric that cannot be computed is found before the first step, not after hours."""
-    public = map_leaves(torch.as_tensor, validate)
-    if count_of(public) == 0:
-        raise ConfigurationError("validate= is empty: leave it out, or give at least one public record.")
+def _one_for_each(values: Any, size: int) -> torch.Tensor:
+    if not isinstance(values, torch.Tensor) or values.shape != (size,):
+        given = f"shape {tuple(values.shape)}" if isinstance(values, torch.Tensor) else f"a {type(values).__name__}"
+        raise ConfigurationError(
+            f"a metric returned {given} for a batch of {size}: it must give one value for each record, a tensor of "
+            f"shape ({size},)."
+        )
+    return values
+
+
+def _checked_metrics(metrics: Any, loss: Loss, validate: Any) -> dict[str, Loss]:
+    """The metrics by name, which heads their column in the history."""
+    if metrics is None:
+        return {"loss": loss}
+    if validate is None:
+        raise ConfigurationError("metrics= was given without validate=: give the PUBLIC records to measure them on.")
+    if not isinstance(metrics, Mapping) or not metrics:
+        raise ConfigurationError(
+            f"metrics={metrics!r}: give a dict from names to functions, such as {{'accuracy': losses.accuracy}}."
+        )
     for name, metric in metrics.items():
-        values = metric(model, move(select(public, slice(0, 2)), next(model.parameters()).device))
-        if values.shape != (min(2, count_of(public)),):
+        if not isinstance(name, str) or name in ("step", "seconds"):
             raise ConfigurationError(
-                f"metric {name!r} returned shape {tuple(values.shape)} for a batch of {min(2, count_of(public))}: it "
-                "must give one value for each record."
+                f"metrics= has the name {name!r}: give it another, as text; the history's own columns are 'step' and "
+                "'seconds'."
             )
+        if not callable(metric):
+            raise ConfigurationError(
+                f"the metric {name!r} is {metric!r}: a function metric(model, batch) is needed, with one value for "
+                "each record."
+            )
+    return dict(metrics)
+
+
+def _try(metrics: Mapping[str, Loss], model: nn.Module, public: Tree, session: Session) -> None:
+    """Compute every metric on all of the public records, so that what is wrong shows before the first step."""
+    for name, metric in metrics.items():
+        try:
+            evaluate(model, metric, public)
+        except Exception as error:
+            own, other = forms_of(public), form_of(session.objective.example)
+            differs = "" if own == other else f" Its records are {own}, those of private= are {other}."
+            raise ConfigurationError(
+                f"the metric {name!r} cannot be computed on validate= ({type(error).__name__}: {error}).{differs}"
+            ) from error
 
 
 @contextmanager

@@ -281,19 +281,49 @@ def test_items_that_warn_are_not_heard(recwarn: pytest.WarningsRecorder):
     assert not [each for each in recwarn.list if "constant" in str(each.message)]
 
 
-def test_an_item_is_not_read_for_its_form_where_an_example_is_given():
-    class Items(torch.utils.data.Dataset[Any]):
-        read = 0
+class ItemsOf(torch.utils.data.Dataset[Any]):
+    """48 records of one form, some of which cannot be read."""
 
-        def __len__(self) -> int:
-            return 48
+    def __init__(self, value: float, unreadable: range) -> None:
+        self.value, self.unreadable = value, unreadable
 
-        def __getitem__(self, index: int) -> Any:
-            Items.read += 1
-            return torch.zeros(5), torch.tensor(0)
+    def __len__(self) -> int:
+        return 48
 
-    as_records(Items(), (torch.zeros(5), torch.tensor(0)))
-    assert Items.read == 0
+    def __getitem__(self, index: int) -> Any:
+        if index in self.unreadable:
+            warnings.warn(f"record {index} is odd", stacklevel=1)
+            torch.rand(3)
+            raise Panic(f"cannot read record {index}")
+        return torch.full((5,), self.value), torch.tensor(0)
+
+
+@pytest.mark.parametrize("unreadable", [range(0), range(3), range(47)])
+@pytest.mark.parametrize("value", [0.0, 3.0, float("nan")])
+def test_of_the_items_their_form_alone_decides(value: float, unreadable: range, recwarn: pytest.WarningsRecorder):
+    """Whatever is in them and whichever can be read, the same is accepted and refused, and nothing shows."""
+    state, items = torch.get_rng_state(), ItemsOf(value, unreadable)
+    given = (torch.ones(5), torch.tensor(1))
+    for example, expected in ((None, (torch.zeros(5), torch.tensor(0))), (given, given)):
+        kept = as_records(items, example).example
+        assert all(torch.equal(one, other) for one, other in zip(kept, expected, strict=True))
+    for other in ((torch.ones(5).double(), given[1]), (torch.ones(4), given[1]), given[0], (*given, given[0])):
+        with pytest.raises(sv.DataError, match=r"the records are \(float32\[5\], int64\[\]\)"):
+            as_records(items, other)
+    assert torch.equal(state, torch.get_rng_state())
+    assert not recwarn.list
+
+
+def test_where_no_item_can_be_read_the_example_alone_decides():
+    items = ItemsOf(0.0, range(48))
+    assert torch.equal(as_records(items, torch.ones(2)).example, torch.ones(2))
+    with pytest.raises(sv.DataError, match="no item of private= can be read"):
+        as_records(items)
+
+
+def test_a_key_too_many_in_the_example_is_refused():
+    with pytest.raises(sv.DataError, match="give one record of their form"):
+        as_records({"x": torch.zeros(5, 2)}, {"x": torch.zeros(2), "y": torch.zeros(())})
 
 
 def test_a_question_inside_a_question_is_refused():

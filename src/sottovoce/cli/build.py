@@ -6,20 +6,17 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import TensorDataset
 
 from sottovoce.binding import bind, convert, nearest, takes
 from sottovoce.cli.support import place_of
 from sottovoce.config import Config, Named, data_keys
-from sottovoce.inputs import as_records
+from sottovoce.inputs import as_public, as_records
 from sottovoce.losses import LOSSES, METRICS
-from sottovoce.objective.evaluation import evaluating
 from sottovoce.objective.loss import Loss
 from sottovoce.privacy.errors import ConfigurationError, SottovoceError
 from sottovoce.privacy.trees import Tree, leaves_of, map_leaves
@@ -63,10 +60,6 @@ def build(config: Config) -> Task:
     records = as_records(parts["private"], parts.get("example"))
     shape = parts.get("shape") or _shape_of(records.example)
     model, model_options = _model(config, shape, parts.get("classes"))
-    validate = None
-    if "validate" in parts:
-        validate = _in_memory(parts["validate"])
-        _try_metrics(metrics, model, validate)
     return Task(
         config=config.resolved(
             data=Named(name=config.data.name, options=data_options),
@@ -76,7 +69,7 @@ def build(config: Config) -> Task:
         loss=loss,
         private=parts["private"],
         records=records.count,
-        validate=validate,
+        validate=as_public(parts["validate"], "'validate'") if "validate" in parts else None,
         example=parts.get("example"),
         metrics=metrics,
     )
@@ -187,29 +180,6 @@ def _parts(where: str, made: Any) -> dict[str, Any]:
 
 def _shares_a_leaf(one: Any, other: Any) -> bool:
     return other is not None and any(mine is theirs for mine in leaves_of(one) for theirs in leaves_of(other))
-
-
-def _in_memory(validate: Any) -> Tree:
-    """The public validation data as tensors."""
-    try:
-        return map_leaves(torch.as_tensor, validate.tensors if isinstance(validate, TensorDataset) else validate)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigurationError(
-            f"'validate' cannot be held in memory as tensors ({error}): give arrays, or tuples and dicts of them."
-        ) from None
-
-
-def _try_metrics(metrics: Mapping[str, Loss], model: nn.Module, validate: Tree) -> None:
-    """A metric that cannot be computed is found before the first step, not at the first evaluation.
-
-    The loss is left to the checks of the session, which say more about it.
-    """
-    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    with evaluating(model), torch.no_grad():
-        for name, metric in metrics.items():
-            if name != "loss":
-                few = map_leaves(lambda leaf: leaf[:2].to(device), validate)
-                _call(f"[loss] the metric {name!r}", partial(metric, model, few), {}, tell=True)
 
 
 def _form(tree: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_FLOOR, Context
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -140,10 +141,15 @@ def _epsilon_spent(record: Balance) -> float:
 
 
 def _epsilon_left(record: Balance) -> float:
-    """The epsilon of the largest single run that still fits, at the data set's delta."""
-    if record.mu_limit is None or not record.remaining:
+    """The epsilon of the largest single run that still fits, at the data set's delta; never above it."""
+    if record.mu_limit is None or record.remaining in (0, 1):
         return record.epsilon * record.remaining
-    return min(record.epsilon, gaussian_epsilon(record.mu_limit * math.sqrt(record.remaining), record.delta))
+    return _down(gaussian_epsilon(record.mu_limit * math.sqrt(record.remaining), record.delta), digits=6)
+
+
+def _down(value: float, digits: int) -> float:
+    """Rounded down to so many digits: a run of what is shown must not be refused."""
+    return float(Context(prec=digits, rounding=ROUND_FLOOR).create_decimal_from_float(value))
 
 
 def _guarantee(record: Balance) -> str:
@@ -159,7 +165,8 @@ def _spent(record: Balance) -> str:
 def _left(record: Balance) -> str:
     if record.spent >= 1:
         return "nothing"
-    return f"a run of epsilon {_epsilon_left(record):.4g}" + (f" ({record.remaining:.1%})" if record.mu_limit else "")
+    share = math.floor(record.remaining * 1000) / 1000
+    return f"a run of epsilon {_down(_epsilon_left(record), digits=4):.4g}" + f" ({share:.1%})" * bool(record.mu_limit)
 
 
 def _print(ledger: Ledger, datasets: list[Balance], runs: list[RunRecord]) -> None:
@@ -187,7 +194,8 @@ def _print(ledger: Ledger, datasets: list[Balance], runs: list[RunRecord]) -> No
     if any(run.state == "dead" for run in runs):
         console.print(
             "Dead runs were cut off: they hold their whole reservation until `sottovoce ledger settle` charges the "
-            "steps that they may have released, and no more."
+            "steps that they may have released. The rest returns under grant unsubsampled; under grant single the data "
+            "set stays closed, unless nothing was released."
         )
 
 

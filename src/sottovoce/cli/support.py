@@ -61,14 +61,16 @@ def command(*, as_json: bool) -> Generator[Output]:
         typer.echo(f"error: {one_line(str(error))}{cause}", err=True)
         raise typer.Exit(exit_code(error)) from None
     except KeyboardInterrupt:
-        typer.echo("interrupted: the steps that were run are charged, the rest of the run is not.", err=True)
+        typer.echo("interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
         typer.echo(to_json(output.document))
 
 
 def exit_code(error: SottovoceError) -> int:
-    """2: what was given is wrong, and nothing was spent; 3: the budget is not enough; 4: the ledger; 1: the rest."""
+    """2: what was given is wrong, and nothing was spent, unless `train` said that the run was cut off; 3: the budget is
+    not enough; 4: the ledger; 1: the rest.
+    """
     if isinstance(error, BudgetExhausted):
         return BUDGET
     if isinstance(error, LedgerConflict | LedgerCorrupt):

@@ -14,10 +14,13 @@ import typer
 
 from sottovoce import config as configuration
 from sottovoce import horizon
+from sottovoce.balances import balances
 from sottovoce.cli.build import Task, build
 from sottovoce.cli.support import AsJson, command, rows
 from sottovoce.fit import Run, fit
-from sottovoce.privacy.errors import ConfigurationError
+from sottovoce.places import ledger_path
+from sottovoce.privacy.errors import ConfigurationError, SottovoceError
+from sottovoce.privacy.ledger import Ledger
 
 RUNS = Path("runs")
 
@@ -42,19 +45,19 @@ def train(
     spent.
 
     Writes runs/NAME with the model, its privacy statement, the history of the public metrics, and the configuration
-    with every default filled in. Shows released and public values only.
+    with every default filled in; also if it is interrupted, as what was released is paid for. Shows released and public
+    values only.
     """
     with command(as_json=as_json) as output:
         settings = configuration.read(config)
-        chosen = name or settings.run.name or config.stem
+        chosen = name if name is not None else settings.run.name or config.stem
         configuration.check_run_name(chosen)
         folder = RUNS / chosen
         _refuse_existing(folder, overwrite=overwrite)
         task = _fill_in(build(settings), chosen)
         with _claimed(folder, task, overwrite=overwrite):
-            run = _fit(task, progress=False if quiet else None)
-            run.save(folder)
-            _write_config(folder, task)
+            run = _fit(task, folder, progress=False if quiet else None)
+            _save(run, folder, task)
         output.document = {
             "name": chosen,
             "folder": folder.absolute(),
@@ -64,8 +67,13 @@ def train(
         output.text(_summary(run, folder))
 
 
-def _fit(task: Task, *, progress: bool | None) -> Run:
+def _fit(task: Task, folder: Path, *, progress: bool | None) -> Run:
     settings, run = task.config, task.config.run
+
+    def salvage(unfinished: Run) -> None:
+        _save(unfinished, folder, task)
+        typer.echo(_cut_off(unfinished, folder, run.dataset), err=True)
+
     return fit(
         task.model,
         task.loss,
@@ -76,9 +84,10 @@ def _fit(task: Task, *, progress: bool | None) -> Run:
         steps=run.steps,
         batch_size=run.batch_size,
         validate=task.validate,
-        metrics=task.metrics,
+        metrics=task.metrics if task.validate is not None else None,
         evaluate_every=run.evaluate_every,
         progress=progress,
+        salvage=salvage,
         sampling=run.sampling,
         records=run.records or (None if settings.add_remove else settings.data.options.get("records")),
         update=run.update(),
@@ -124,7 +133,7 @@ def _refuse_existing(folder: Path, *, overwrite: bool) -> None:
 def _claimed(folder: Path, task: Task, *, overwrite: bool) -> Generator[None]:
     """The folder, made before any budget is spent, so that nobody else takes it and the results have a place.
 
-    It is removed again if nothing came of the run. An older run that is to be replaced stays until there are results.
+    It is removed again if nothing was released. An older run that is to be replaced stays until there are results.
     """
     new = not folder.exists()
     try:
@@ -141,11 +150,38 @@ def _claimed(folder: Path, task: Task, *, overwrite: bool) -> Generator[None]:
     try:
         yield
     except BaseException:
-        if new:
+        if new and not (folder / "statement.json").exists():
             with contextlib.suppress(OSError):
                 (folder / "config.toml").unlink()
                 folder.rmdir()
         raise
+
+
+def _save(run: Run, folder: Path, task: Task) -> None:
+    run.save(folder)
+    _write_config(folder, task)
+
+
+def _cut_off(run: Run, folder: Path, dataset: str | None) -> str:
+    """What is left of a run that did not reach its end, and of its data set's budget."""
+    statement = run.statement
+    kept = (
+        f"cut off after {statement.steps_run} of {statement.steps_planned} steps, which are paid for: {folder} holds "
+        "the model, the history and the statement so far."
+    )
+    return kept if dataset is None else f"{kept}\n{_what_returns(dataset)}"
+
+
+def _what_returns(dataset: str) -> str:
+    """What a run that has released something leaves of the budget, by the terms that the data set was opened on."""
+    named = f"data set {dataset!r}"
+    try:
+        granted = {each.name: each.grant for each in balances(Ledger.open(ledger_path(), create=False))}
+    except SottovoceError as error:
+        return f"{named}: the ledger cannot be read ({error}), so nothing is known to have returned."
+    if granted.get(dataset) == "unsubsampled":
+        return f"{named}: the steps that were run are charged, the rest of what was reserved returns."
+    return f"{named} was granted to a single run, and this one has released something: it is closed, nothing returns."
 
 
 def _write_config(folder: Path, task: Task) -> None:
