@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+import sottovoce as sv
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.tasks import models
 
@@ -16,6 +17,7 @@ CASES = [
     ("small-cnn", COLOUR),
     ("resnet", COLOUR),
     ("resnet", GREY),
+    ("nf-resnet-18", COLOUR),
 ]
 
 
@@ -29,12 +31,33 @@ def test_sizes():
     assert size(models.build("resnet", shape=COLOUR, classes=10)) == 1_085_690 >= 10**6
     small = models.build("resnet", shape=COLOUR, classes=10, width=8, blocks=1)
     assert size(small) < 30_000
+    assert size(models.build("nf-resnet-18", shape=COLOUR, classes=10)) == 11_169_162
+
+
+def test_nf_resnet_18_takes_private_zeroth_order_steps_at_full_size():
+    model = models.build("nf-resnet-18", shape=COLOUR, classes=10)
+    generator = torch.Generator().manual_seed(0)
+    records = torch.randn(8, *COLOUR, generator=generator), torch.arange(8)
+    before = torch.nn.utils.parameters_to_vector(model.parameters()).clone()
+    session = sv.Session(
+        model,
+        sv.losses.cross_entropy,
+        private=records,
+        method=sv.DPZero(lr=1e-6, smoothing=1e-3),
+        budget=sv.Budget(epsilon=1, delta=1e-3),
+        steps=2,
+        batch_size=2,
+    )
+    assert len(list(session)) == 2
+    after = torch.nn.utils.parameters_to_vector(model.parameters())
+    assert torch.isfinite(after).all()
+    assert float((after != before).float().mean()) > 0.1
 
 
 @pytest.mark.parametrize(("name", "shape"), CASES)
 def test_examples_do_not_meet_and_evaluation_is_not_random(name: str, shape: tuple[int, int, int]):
     """In train mode too: row i of a batch is what the example gives alone, and no other input moves it."""
-    options = {"width": 8} if name == "resnet" else {}
+    options = {"width": 8} if "resnet" in name else {}
     model = models.build(name, shape=shape, classes=7, **options)
     assert model.training
     inputs = torch.randn(3, *shape, generator=torch.Generator().manual_seed(3), requires_grad=True)
@@ -50,7 +73,7 @@ def test_examples_do_not_meet_and_evaluation_is_not_random(name: str, shape: tup
 @pytest.mark.parametrize("name", models.names())
 def test_the_seed_decides_and_the_global_generator_is_left_alone(name: str):
     def build(seed: int) -> torch.Tensor:
-        options = {"width": 8} if name == "resnet" else {}
+        options = {"width": 8} if "resnet" in name else {}
         model = models.build(name, shape=GREY, classes=10, seed=seed, **options)
         return torch.nn.utils.parameters_to_vector(model.parameters())
 
