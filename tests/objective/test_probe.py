@@ -1,4 +1,5 @@
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -6,6 +7,8 @@ import torch.nn.functional as F
 from objective_models import KINDS, ReadsItsChild, assert_untouched, cross_entropy, example_for, snapshot
 from torch import nn
 
+import sottovoce
+from sottovoce import losses
 from sottovoce.objective.module import ModuleObjective
 from sottovoce.objective.probe import probe
 from sottovoce.objective.strategies import ObjectiveWarning
@@ -50,7 +53,7 @@ def test_an_error_in_the_loss_shows_with_its_own_traceback():
     def broken(model, batch):
         return model(batch[0][:, :5]).sum(1)
 
-    with pytest.raises(QueryError, match=r"RuntimeError on the public example.*\[16, 6\]") as caught:
+    with pytest.raises(QueryError, match=r"RuntimeError on the public example.*\[16, 6\], \[16\]\]: mat1") as caught:
         probe(ModuleObjective(nn.Linear(6, 3), broken), EXAMPLE, 16)
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert any(entry.name == "broken" for entry in caught.traceback) or caught.value.__cause__.__traceback__
@@ -102,6 +105,19 @@ def test_a_loss_that_mixes_records_is_named_as_such():
         probe(ModuleObjective(Network(nn.Identity()), contrastive), (torch.randn(6), EXAMPLE[1]), 16)
 
 
+def trained(layer):
+    layer(torch.randn(32, 4))
+    return layer
+
+
+def test_batch_normalisation_that_has_seen_nothing_is_told():
+    with pytest.warns(ObjectiveWarning, match=r"running statistics of 'body\.1'.*nothing here updates them"):
+        probe(ModuleObjective(Network(nn.BatchNorm1d(4)), cross_entropy), EXAMPLE, 16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        probe(ModuleObjective(Network(trained(nn.BatchNorm1d(4))), cross_entropy), EXAMPLE, 16)
+
+
 @pytest.mark.parametrize("how", ["no running statistics", "kept in training mode"])
 def test_batch_normalisation_with_batch_statistics_is_refused_by_type(how):
     if how == "no running statistics":
@@ -117,7 +133,7 @@ def test_batch_normalisation_with_batch_statistics_is_refused_by_type(how):
         probe(ModuleObjective(Network(middle), cross_entropy), EXAMPLE, 16)
 
 
-@pytest.mark.parametrize("middle", [nn.BatchNorm1d(4), nn.GroupNorm(2, 4), nn.Dropout(0.5), nn.LayerNorm(4)])
+@pytest.mark.parametrize("middle", [trained(nn.BatchNorm1d(4)), nn.GroupNorm(2, 4), nn.Dropout(0.5), nn.LayerNorm(4)])
 def test_layers_that_are_harmless_in_evaluation_mode_pass(middle):
     report = probe(ModuleObjective(Network(middle), cross_entropy), EXAMPLE, 16)
     assert not report.random
@@ -156,6 +172,43 @@ def test_a_random_loss_is_reported_not_refused():
         report = probe(ModuleObjective(Network(Always()), cross_entropy), EXAMPLE, 64)
     assert report.random
     assert "noise" in report.companies
+
+
+def test_randomness_that_an_example_of_zeros_hides_is_reported():
+    def drops_inputs(model, batch):
+        return cross_entropy(model, (F.dropout(batch[0], 0.5, training=True), batch[1]))
+
+    with pytest.warns(ObjectiveWarning, match="the loss is random"):
+        assert probe(ModuleObjective(nn.Linear(6, 3), drops_inputs), EXAMPLE, 16).random
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_loss_of_steps_does_change_with_the_parameters(classes, target):
+    for seed in range(5):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, classes))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            probe(ModuleObjective(model, losses.zero_one), (torch.zeros(6), torch.tensor(target)), 16)
+
+
+def test_warnings_point_at_the_user_s_line():
+    def drops_inputs(model, batch):
+        return cross_entropy(model, (F.dropout(batch[0], 0.5, training=True), batch[1]))
+
+    made: dict[str, Any] = {
+        "private": (torch.randn(40, 6), torch.zeros(40, dtype=torch.long)), "batch_size": 10, "steps": 1,
+        "method": sottovoce.DPZero(lr=0.1), "budget": sottovoce.Budget(epsilon=1.0, delta=1e-5),
+    }  # fmt: skip
+    for use in (sottovoce.Session, sottovoce.fit):
+        with pytest.warns(ObjectiveWarning, match="the loss is random") as caught:
+            use(nn.Linear(6, 3), drops_inputs, **made)
+        assert caught[0].filename == __file__
+    made["budget"] = sottovoce.Budget(epsilon=1.0, delta=0.1)
+    with pytest.warns(sottovoce.PrivacyWarning) as caught:
+        sottovoce.fit(nn.Linear(6, 3), cross_entropy, **made)
+    assert caught[0].filename == __file__
 
 
 def test_a_loss_that_ignores_the_model_is_noticed():

@@ -10,7 +10,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 def warn_caller(text: str, category: type[Warning]) -> None:
     """Warn as if the line outside of this library had done so that called into it."""
-    level, frame = 1, sys._getframe(1)
+    level, frame = 2, sys._getframe(1)  # 1 would be this function
     while frame is not None and _is_ours(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
     warnings.warn(text, category, stacklevel=level)

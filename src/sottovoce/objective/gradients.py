@@ -102,8 +102,8 @@ def choose_engine(model: nn.Module, loss: Loss, parameters: ParameterVector, exa
         by_loop(model, loss, parameters, stack([example]))
     except Exception as error:
         raise QueryError(
-            "the loss cannot be differentiated on the example (see the cause above). A first-order method needs a "
-            "differentiable loss; a zeroth-order one, such as DPZero, does not."
+            f"the loss cannot be differentiated on the example ({type(error).__name__}: {error}). A first-order method "
+            "needs a differentiable loss; a zeroth-order one, such as DPZero, does not."
         ) from error
     records = [example]
     for name in ("noise", "zeros", "ones"):

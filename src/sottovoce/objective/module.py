@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from sottovoce.objective import gradients as engines
+from sottovoce.objective.caller import warn_caller
 from sottovoce.objective.directions import Directions
 from sottovoce.objective.evaluation import evaluating
 from sottovoce.objective.gradients import Engine
@@ -199,11 +199,10 @@ class ModuleObjective:
 
     def _fall_back(self, reason: str) -> None:
         self._use("fast")
-        warnings.warn(
+        warn_caller(
             f"the lean strategy cannot be used: {reason}. The fast strategy is used instead; it needs two more "
             "copies of the parameters.",
             ObjectiveWarning,
-            stacklevel=4,
         )
 
     def losses_from_seed(self, records: Tree, seed: int = _SEED) -> Tensor:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 from torch.nn.modules.dropout import _DropoutNd  # pyright: ignore[reportPrivateUsage]
 
+from sottovoce.objective.caller import warn_caller
 from sottovoce.objective.evaluation import evaluating
 from sottovoce.objective.gradients import Engine
 from sottovoce.objective.module import ModuleObjective
@@ -70,8 +70,9 @@ def probe(objective: ModuleObjective, example: Tree, batch_size: int, *, gradien
     copies = repeat(example, batch_size)
     _run_on_example(objective, repeat(example, max(2, batch_size)))  # with one row a mean looks like a value
     _refuse_batch_statistics(objective.module)
+    _warn_of_untouched_statistics(objective.module)
     _refuse_changed_state(objective, example, batch_size)
-    random = _is_random(objective, copies)
+    random = _is_random(objective, example, batch_size)
     companies = _compare_companies(objective.losses_from_seed, objective.module, example, batch_size)
     _settle_strategy(objective, example)
     _warn_if_parameters_do_nothing(objective, example)
@@ -98,8 +99,7 @@ def _run_on_example(objective: ModuleObjective, records: Tree) -> None:
     except Exception as error:
         shapes = [list(leaf.shape) for leaf in leaves_of(records)]
         raise QueryError(
-            f"the loss raised {type(error).__name__} on the public example, in a batch of shapes {shapes} (its own "
-            f"traceback, where one is shown, comes first): {error}"
+            f"the loss raised {type(error).__name__} on the public example, in a batch of shapes {shapes}: {error}"
         ) from error
 
 
@@ -113,6 +113,27 @@ def _refuse_batch_statistics(module: nn.Module) -> None:
                     "evaluation mode, so an example's loss depends on the other examples. Use GroupNorm or "
                     "LayerNorm, or running statistics from public data."
                 )
+
+
+def _warn_of_untouched_statistics(module: nn.Module) -> None:
+    untouched = [
+        name
+        for name, part in module.named_modules()
+        if isinstance(part, _BatchNorm)
+        and part.num_batches_tracked is not None
+        and part.running_mean is not None
+        and part.running_var is not None
+        and not bool(part.num_batches_tracked)
+        and not bool(part.running_mean.any())
+        and bool((part.running_var == 1).all())
+    ]
+    if untouched:
+        warn_caller(
+            f"the running statistics of {', '.join(map(repr, untouched[:3]))} (batch normalisation) are those it was "
+            "made with, and nothing here updates them: in evaluation mode, which is used, they normalise nothing. "
+            "Use GroupNorm or LayerNorm, or run the model in training mode on public data first.",
+            ObjectiveWarning,
+        )
 
 
 def _bits(values: Tensor) -> Tensor:
@@ -178,22 +199,29 @@ def _same(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
 
 
-def _is_random(objective: ModuleObjective, records: Tree) -> bool:
-    runs = [_bits(objective.losses_from_seed(records, seed)) for seed in (3, 4, 5)]
-    if all(torch.equal(run, runs[0]) for run in runs[1:]):
+def _is_random(objective: ModuleObjective, example: Tree, size: int) -> bool:
+    """Tried on made-up records too: what multiplies the inputs does not show on an example of zeros."""
+    if not any(_differs_by_seed(objective, repeat(record, size)) for record in (example, *variants(example).values())):
         return False
     with evaluating(objective.module):
         active = [
             name for name, part in objective.module.named_modules() if isinstance(part, _DropoutNd) and part.training
         ]
-    warnings.warn(
+    warn_caller(
         "the loss is random: the same records give other losses another time"
         + (f" (dropout is active in {', '.join(active)})" if active else "")
         + ". Differences of losses are then mostly noise; make it a function of the record.",
         ObjectiveWarning,
-        stacklevel=3,
     )
     return True
+
+
+def _differs_by_seed(objective: ModuleObjective, records: Tree) -> bool:
+    try:
+        runs = [_bits(objective.losses_from_seed(records, seed)) for seed in (3, 4, 5)]
+    except Exception:  # the model does not take these made-up values
+        return False
+    return not all(torch.equal(run, runs[0]) for run in runs[1:])
 
 
 def _seeded_gradients(objective: ModuleObjective) -> Callable[[Tree], Tensor]:
@@ -291,18 +319,19 @@ def _position_matters(objective: ModuleObjective, example: Tree, size: int) -> b
 
 
 class _Ripple:
-    """A fixed direction that no coordinate of which is zero, to see what a step does."""
+    """A fixed direction, no coordinate of which is zero, to see what a step does; each phase gives another."""
 
     count = 1
 
-    def __init__(self, objective: ModuleObjective) -> None:
+    def __init__(self, objective: ModuleObjective, phase: float = 0.0) -> None:
         self.numel = objective.parameters.numel()
+        self._phase = phase
         self._sizes = objective.parameters.layout.sizes
         self._names = objective.parameters.layout.names
 
     def block(self, query: int, name: str, start: int, stop: int) -> Tensor:
         """A wave along the parameter."""
-        return torch.sin(torch.arange(start + 1, stop + 1, dtype=torch.float64)).float()
+        return torch.sin(self._phase + torch.arange(start + 1, stop + 1, dtype=torch.float64)).float()
 
     def vector(self, query: int) -> Tensor:
         """The waves of all parameters."""
@@ -319,20 +348,25 @@ def _settle_strategy(objective: ModuleObjective, example: Tree) -> None:
         objective.compare_with_fast(_Ripple(objective), repeat(example, 2))
 
 
+_STEPS = [(phase, scale) for scale in (0.1, 1.0, 10.0, 100.0) for phase in range(6)]
+"""Where a loss is looked at: near x first, then far away in several directions, where a loss of steps changes too."""
+
+
 def _warn_if_parameters_do_nothing(objective: ModuleObjective, example: Tree) -> None:
-    direction = _Ripple(objective)
-    for record in (example, *variants(example).values()):
-        batch = repeat(record, 2)
-        try:
-            here, there = objective.losses(batch), objective.losses_along(batch, direction, 0, 0.1)
-        except Exception:  # the model does not take these made-up values
-            continue
-        if not torch.equal(_bits(here), _bits(there)):
-            return
-    warnings.warn(
-        "the loss does not change when the model's trainable parameters do; does it use the model that it is given?",
+    batches = [repeat(record, 2) for record in (example, *variants(example).values())]
+    for phase, scale in _STEPS:
+        direction = _Ripple(objective, phase)
+        for batch in batches:
+            try:
+                here, there = objective.losses(batch), objective.losses_along(batch, direction, 0, scale)
+            except Exception:  # the model does not take these made-up values
+                continue
+            if not torch.equal(_bits(here), _bits(there)):
+                return
+    warn_caller(
+        "on made-up records the loss does not change when the model's trainable parameters do, near or far: does it "
+        "use the model that it is given? (A loss that is nearly everywhere constant can look like this.)",
         ObjectiveWarning,
-        stacklevel=3,
     )
 
 
