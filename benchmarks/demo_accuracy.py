@@ -67,7 +67,9 @@ def train_opacus(seed: int) -> float:
     rate = contestant.batch_size / len(inputs)
     events = sv.DPSGD(lr=1.0).plan(_sampler(rate, contestant.steps, len(inputs))).events
     multiplier = accounting.calibrate(events, BUDGET)
-    model = models.build("small-cnn", shape=images.shape, classes=images.classes, seed=seed).eval()
+    model = models.build(
+        "small-cnn", shape=images.shape, classes=images.classes, seed=seed
+    ).train()  # their hooks see modules that train
     wrapped = GradSampleModule(model)
     method = contestant.method
     assert isinstance(method, sv.DPSGD)

@@ -39,6 +39,7 @@ ALLOWED = {
     "fit": {"arguments", "inputs", "methods", "objective", "privacy", "session"},
     "report": {"fit", "privacy"},
     "demo": {"fit", "losses", "methods", "privacy", "report", "tasks", "update"},
+    "bench": {"fit", "losses", "methods", "objective", "privacy", "session", "tasks", "update"},
     "balances": {"privacy"},
     "places": set[str](),
 }

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 import sottovoce
-from sottovoce.cli import data, ledger, plan
+from sottovoce.cli import bench, data, ledger, plan
 from sottovoce.cli.support import AsJson, command
 from sottovoce.cli.train import train
 
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 app.command("train")(train)
 app.add_typer(plan.app, name="plan")
+app.add_typer(bench.app, name="bench")
 app.add_typer(data.app, name="data")
 app.add_typer(ledger.app, name="ledger")
 

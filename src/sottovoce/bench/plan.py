@@ -1,0 +1,145 @@
+"""Which cells make up the tables of a setting: the search for settings, then the report, then side experiments."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sottovoce.bench.contestants import CONTESTANTS, Contestant, find
+from sottovoce.bench.runner import REPORT, SELECT, Cell, Row, load, options_of
+from sottovoce.privacy.errors import ConfigurationError
+
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 3.0)
+SELECTION_EPSILON = 1.0
+QUERIES = "queries"
+SHIFT = "shift"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """How much is run.
+
+    Attributes:
+        setting: the setting's name, with options.
+        methods: contestants, by name.
+        epsilons: budgets of the report.
+        seeds: seeds of the report.
+        points: at most so many points of each grid.
+        steps: the number of steps; the setting's own by default.
+        batch_size: the expected batch; the setting's own by default.
+        warm_start: steps of SGD on public records before every run; the paper's code has such a start.
+        device: where models are.
+    """
+
+    setting: str
+    methods: tuple[str, ...] = tuple(CONTESTANTS)
+    epsilons: tuple[float, ...] = EPSILONS
+    seeds: tuple[int, ...] = (0, 1, 2)
+    points: int = 6
+    steps: int | None = None
+    batch_size: int | None = None
+    warm_start: int = 200
+    device: str = "cpu"
+
+    def cell(self, method: str, epsilon: float, seed: int, *, stage: str, options: str) -> Cell:
+        """One run of this extent."""
+        known = load(self.setting)
+        return Cell(
+            setting=self.setting,
+            method=method,
+            epsilon=epsilon if find(method).private else math.inf,
+            seed=seed,
+            stage=stage,
+            options=options,
+            steps=self.steps or known.steps,
+            batch_size=self.batch_size or known.batch_size,
+            warm_start=self.warm_start,
+            device=self.device,
+        )
+
+
+def selection(extent: Extent) -> list[Cell]:
+    """One seed of every point of every grid at epsilon 1. A control has no search of its own."""
+    own = [find(name) for name in extent.methods]
+    owners = dict.fromkeys(each.settings_of or each.name for each in own)
+    return [
+        extent.cell(name, SELECTION_EPSILON, 0, stage=SELECT, options=options_of(point))
+        for name in owners
+        for point in grid(extent, find(name))[: extent.points]
+    ]
+
+
+def grid(extent: Extent, contestant: Contestant) -> Sequence[dict[str, object]]:
+    """The points that a setting names for a method's class."""
+    grids = load(extent.setting).grids
+    if contestant.make.__name__ not in grids:
+        raise ConfigurationError(f"{extent.setting} has no grid for {contestant.name}; known are {', '.join(grids)}.")
+    return [dict(point) for point in grids[contestant.make.__name__]]
+
+
+def chosen(rows: Iterable[Row]) -> dict[str, str]:
+    """The settings with the best validation accuracy of each method; the first of equals."""
+    best: dict[str, Row] = {}
+    for row in rows:
+        if row.stage != SELECT or math.isnan(row.validation_accuracy):
+            continue
+        if row.method not in best or row.validation_accuracy > best[row.method].validation_accuracy:
+            best[row.method] = row
+    return {method: row.options for method, row in best.items()}
+
+
+def report(extent: Extent, settings: dict[str, str]) -> list[Cell]:
+    """Every contestant that has settings, at every budget, with every seed."""
+    cells: list[Cell] = []
+    for name in extent.methods:
+        options = settings.get(find(name).settings_of or name)
+        if options is None:
+            continue  # every point of its grid failed: the tables say so
+        epsilons = extent.epsilons if find(name).private else (math.inf,)
+        cells += [
+            extent.cell(name, epsilon, seed, stage=REPORT, options=options)
+            for epsilon in epsilons
+            for seed in extent.seeds
+        ]
+    return cells
+
+
+def queries(extent: Extent, settings: dict[str, str], counts: tuple[int, ...] = (1, 5)) -> list[Cell]:
+    """DPZero and the PAZO methods that ask along directions, with one query and with five.
+
+    The clip of the whole vector of slopes grows with the root of its length.
+    """
+    cells: list[Cell] = []
+    for name in ("DPZero", "PAZO-M", "PAZO-P"):
+        if name not in extent.methods or name not in settings:
+            continue
+        base = json.loads(settings[name])
+        unit = base.get("clip", 1.0) / math.sqrt(base.get("queries", 1))
+        for count in counts:
+            options = options_of({**base, "queries": count, "clip": unit * math.sqrt(count)})
+            cells += [
+                extent.cell(name, SELECTION_EPSILON, seed, stage=QUERIES, options=options) for seed in extent.seeds
+            ]
+    return cells
+
+
+def shifts(extent: Extent, settings: dict[str, str], levels: tuple[str, ...] = ("slight", "half", "big")) -> list[Cell]:
+    """The PAZO methods at epsilon 1 with public data that is more and more unlike the private data."""
+    cells: list[Cell] = []
+    base = extent.setting.partition(":")[0]
+    try:
+        load(f"{base}:imbalance={levels[0]}")
+    except ConfigurationError:  # this setting's public data is not cut from the private one's classes
+        return []
+    for name in ("PAZO-M", "PAZO-P", "PAZO-S"):
+        if name in extent.methods and name in settings:
+            for level in levels:
+                moved = dataclasses.replace(extent, setting=f"{base}:imbalance={level}")
+                cells += [
+                    moved.cell(name, SELECTION_EPSILON, seed, stage=SHIFT, options=settings[name])
+                    for seed in extent.seeds
+                ]
+    return cells

@@ -1,0 +1,162 @@
+"""The paper's tables, from the rows of a run: means and standard deviations over seeds, in Markdown."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+
+from sottovoce.bench.contestants import CONTESTANTS, Contestant, find
+from sottovoce.bench.plan import QUERIES, SHIFT
+from sottovoce.bench.runner import REPORT, Row
+
+Table = tuple[str, list[list[str]]]
+"""A title and rows of text, the first of them the heading."""
+
+
+def accuracies(rows: Iterable[Row], where: Callable[[Row], bool]) -> list[float]:
+    """Test accuracies, in per cent, of the rows that came to an end."""
+    return [100 * row.test_accuracy for row in rows if where(row) and not math.isnan(row.test_accuracy)]
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation; a dash where every run failed."""
+    if not values:
+        return "–"
+    deviation = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{deviation}"
+
+
+def mean(rows: Iterable[Row], method: str, epsilon: float) -> float:
+    """Mean test accuracy of a method at a budget, in per cent; NaN where there is none."""
+    found = accuracies(rows, lambda row: (row.stage, row.method, row.epsilon) == (REPORT, method, epsilon))
+    return statistics.mean(found) if found else math.nan
+
+
+def budgets(rows: Iterable[Row]) -> list[float]:
+    """The finite budgets of the report, ascending."""
+    return sorted({row.epsilon for row in rows if row.stage == REPORT and math.isfinite(row.epsilon)})
+
+
+def accuracy(rows: Sequence[Row]) -> Table:
+    """Tables 2 to 5: every method at every budget, with the control beside each PAZO row."""
+    epsilons = budgets(rows)
+    heading = ["method", *(f"ε = {epsilon:g}" for epsilon in epsilons), "without privacy"]
+    reference = {"DP-SGD": "SGD", "DPZero": "MeZO"}
+    lines = [heading]
+    for name, contestant in CONTESTANTS.items():
+        if not any((row.stage, row.method) == (REPORT, name) for row in rows) or name in reference.values():
+            continue
+        cells = [_cell(rows, contestant, epsilon) for epsilon in epsilons]
+        plain = accuracies(rows, lambda row, name=name: (row.stage, row.method) == (REPORT, reference.get(name)))
+        lines.append([name, *cells, spread(plain) if plain else ""])
+    starts = [100 * row.start_accuracy for row in rows if row.stage == REPORT]
+    lines.append(["(all start from)", *([spread(sorted(set(starts)))] + [""] * (len(epsilons) - 1)), ""])
+    return "Test accuracy, per cent (the paper's Tables 2 to 5)", lines
+
+
+def _cell(rows: Sequence[Row], contestant: Contestant, epsilon: float) -> str:
+    wanted = epsilon if contestant.private else math.inf
+    return spread(
+        accuracies(rows, lambda row: (row.stage, row.method, row.epsilon) == (REPORT, contestant.name, wanted))
+    )
+
+
+def public_gain(rows: Sequence[Row]) -> Table:
+    """Table 6: what private records add to training on the public ones alone."""
+    alone = accuracies(rows, lambda row: (row.stage, row.method) == (REPORT, "public only"))
+    lines = [["", "accuracy or gain"], ["public only", spread(alone)]]
+    if alone:
+        base = statistics.mean(alone)
+        for family in ("FO+PUB", "ZO+PUB"):
+            gains = [
+                found - base
+                for each in CONTESTANTS.values()
+                if each.family == family
+                for epsilon in budgets(rows)
+                if not math.isnan(found := mean(rows, each.name, epsilon))
+            ]
+            lines.append([f"{family}, least and most", f"{min(gains):+.1f} … {max(gains):+.1f}" if gains else "–"])
+    return "Gain over public data alone, points (Table 6)", lines
+
+
+def shift(rows: Sequence[Row], similarity: dict[str, float]) -> Table:
+    """Table 7: accuracy as the public data grows unlike the private, with the measured gamma."""
+    found = [row for row in rows if row.stage == SHIFT]
+    names = list(dict.fromkeys(row.setting for row in found))
+    methods = [name for name in CONTESTANTS if any(row.method == name for row in found)]
+    lines = [["public data", "gamma", *methods]]
+    for name in names:
+        gamma = similarity.get(name, math.nan)
+        cells = [
+            spread(accuracies(found, lambda row, n=name, m=method: (row.setting, row.method) == (n, m)))
+            for method in methods
+        ]
+        lines.append([name, "–" if math.isnan(gamma) else f"{gamma:.2f}", *cells])
+    return "Accuracy at ε = 1 under shift, and gamma-similarity (Table 7)", lines
+
+
+def seconds(rows: Sequence[Row]) -> Table:
+    """Seconds a step, as the runs happened to take; `sottovoce bench speed` measures them side by side."""
+    lines = [["method", "milliseconds a step (median)"]]
+    for name in CONTESTANTS:
+        times = [1000 * row.seconds / row.steps for row in rows if (row.stage, row.method) == (REPORT, name)]
+        if times:
+            lines.append([name, f"{statistics.median(times):.1f}"])
+    return "Time of a step in these runs (compare Table 8)", lines
+
+
+def operations() -> Table:
+    """Table 9: passes in a step of expected batch b, public batch b', q queries and k public gradients."""
+    lines = [
+        ["method", "private forward", "public forward and backward", "private backward"],
+        ["DP-SGD", "b", "–", "b"],
+        ["DPMD", "b", "1", "b"],
+        ["DOPE-SGD", "b", "1", "b"],
+        ["GEP", "b", "b'", "b"],
+        ["DPZero", "2q", "–", "–"],
+        ["PAZO-M", "2q", "1", "–"],
+        ["PAZO-P", "2q", "k", "–"],
+        ["PAZO-S", "k + 1", "k", "–"],
+    ]
+    return "Operations in a step (Table 9; b: one for each record, else one for the whole batch)", lines
+
+
+def queries(rows: Sequence[Row]) -> Table:
+    """Table 11: one query against five."""
+    import json
+
+    found = [row for row in rows if row.stage == QUERIES]
+    counts = sorted({json.loads(row.options)["queries"] for row in found})
+    lines = [["method", *(f"q = {count}" for count in counts)]]
+    for name in dict.fromkeys(row.method for row in found):
+        cells = [
+            spread(
+                accuracies(
+                    found, lambda row, n=name, c=count: row.method == n and json.loads(row.options)["queries"] == c
+                )
+            )
+            for count in counts
+        ]
+        lines.append([name, *cells])
+    return "Queries in a step, ε = 1 (Table 11)", lines
+
+
+def settings(rows: Sequence[Row]) -> Table:
+    """The settings that were chosen on validation data."""
+    used: dict[str, str] = {row.method: row.options for row in rows if row.stage == REPORT}
+    return "Chosen on validation data at ε = 1, seed 0", [
+        ["method", "settings"],
+        *([name, f"`{used[name]}`"] for name in CONTESTANTS if name in used and find(name).settings_of is None),
+    ]
+
+
+def markdown(table: Table) -> str:
+    """A Markdown table under its title."""
+    title, lines = table
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    padded = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join([f"**{title}**", "", padded[0], rule, *padded[1:]])

@@ -1,0 +1,263 @@
+"""The benchmark: which cells it runs, that it goes on where it stopped, and what the tables say."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from bench_fakes import row, setting
+from typer.testing import CliRunner
+
+import sottovoce as sv
+from sottovoce import cli
+from sottovoce.bench import figures, plan, runner, shapes, tables
+from sottovoce.bench.contestants import CONTESTANTS, find
+from sottovoce.bench.controls import NoiseOnly
+from sottovoce.bench.plan import Extent
+from sottovoce.bench.runner import SELECT, read, run_all
+from sottovoce.bench.similarity import gamma
+from sottovoce.tasks import settings
+
+NAN = math.nan
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch):
+    def load(name: str, **options: Any) -> Any:
+        if options:
+            raise sv.ConfigurationError("no options")
+        return setting(name)
+
+    monkeypatch.setattr(settings, "load", load)
+    runner.load.cache_clear()
+    runner._warmed.cache_clear()
+    yield
+    runner.load.cache_clear()
+    runner._warmed.cache_clear()
+
+
+def extent(**changes: Any) -> Extent:
+    return Extent(**{"setting": "tiny", "epsilons": (0.5, 2.0), "seeds": (0, 1), "warm_start": 3, **changes})
+
+
+def quiet(*_: Any) -> None:
+    """Tell nothing."""
+
+
+def test_every_contestant_runs_and_leaves_a_row(tmp_path: Path):
+    cells = plan.selection(extent())
+    rows = run_all(cells, tmp_path / "runs.csv", workers=1, tell=quiet)
+    assert {each.status for each in rows} == {"ok"}
+    best = plan.chosen(rows)
+    report = run_all(plan.report(extent(), best), tmp_path / "runs.csv", workers=1, tell=quiet)
+    assert {each.method for each in report} == set(CONTESTANTS)
+    for each in report:
+        assert 0 <= each.test_accuracy <= 1 and len(json.loads(each.curve)) == 4
+        assert math.isinf(each.epsilon) != find(each.method).private
+    assert read(tmp_path / "runs.csv") == [*rows, *report]
+
+
+def test_what_stands_in_the_file_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    cells = plan.selection(extent(methods=("DP-SGD", "PAZO-M")))
+    first = run_all(cells[:2], tmp_path / "runs.csv", workers=1, tell=quiet)
+    ran: list[str] = []
+    original = runner.run
+
+    def noted(cell: Any) -> Any:
+        ran.append(cell.method)
+        return original(cell)
+
+    monkeypatch.setattr(runner, "run", noted)
+    rows = run_all(cells, tmp_path / "runs.csv", workers=1, tell=quiet)
+    assert ran == ["PAZO-M"] and rows[:2] == first
+
+
+def test_settings_are_chosen_on_validation_data_and_controls_take_their_method_s():
+    rows = [
+        row("DP-SGD", 1.0, 0.6, stage=SELECT, options='{"lr": 1}', test_accuracy=0.9),
+        row("DP-SGD", 1.0, 0.7, stage=SELECT, options='{"lr": 2}', test_accuracy=0.1),
+        row("DP-SGD", 1.0, NAN, stage=SELECT, options='{"lr": 3}'),
+        row("PAZO-M", 1.0, 0.7, stage=SELECT, options='{"lr": 4}'),
+        row("GEP", 1.0, NAN, stage=SELECT, options='{"lr": 5}'),
+    ]
+    best = plan.chosen(rows)
+    assert best == {"DP-SGD": '{"lr": 2}', "PAZO-M": '{"lr": 4}'}
+    cells = plan.report(extent(methods=("DP-SGD", "GEP", "PAZO-M", "PAZO-M (noise only)")), best)
+    assert {cell.method: cell.options for cell in cells} == {
+        "DP-SGD": '{"lr": 2}', "PAZO-M": '{"lr": 4}', "PAZO-M (noise only)": '{"lr": 4}'
+    }  # fmt: skip
+    assert len(cells) == 3 * 2 * 2
+
+
+def test_a_control_searches_nothing_of_its_own():
+    searched = [cell.method for cell in plan.selection(extent(methods=("PAZO-S", "PAZO-S (noise only)")))]
+    assert searched == ["PAZO-S"]
+
+
+def test_five_queries_have_the_clip_that_grows_with_their_root():
+    cells = plan.queries(extent(methods=("PAZO-M",)), {"PAZO-M": '{"clip": 2.0, "queries": 4}'})
+    assert [json.loads(cell.options) for cell in cells[::2]] == [
+        {"clip": 1.0, "queries": 1}, {"clip": pytest.approx(math.sqrt(5)), "queries": 5}
+    ]  # fmt: skip
+
+
+def test_a_setting_without_imbalance_has_no_shift_table():
+    assert plan.shifts(extent(), {"PAZO-M": "{}"}) == []
+
+
+def test_every_contestant_of_a_seed_starts_from_the_same_model():
+    starts = [runner.start_of("tiny", 0, 3, "cpu") for _ in range(2)]
+    assert all(torch.equal(a, b) for a, b in zip(starts[0].parameters(), starts[1].parameters(), strict=True))
+    cold = runner.start_of("tiny", 0, 0, "cpu")
+    assert not torch.equal(next(iter(cold.parameters())), next(iter(starts[0].parameters())))
+
+
+# --- the control -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["PAZO-M", "PAZO-P", "PAZO-S"])
+def test_a_silenced_method_cannot_tell_private_data_sets_apart(name: str):
+    """Under the same testing entropy its iterates do not depend on the private records at all."""
+    ends: list[torch.Tensor] = []
+    for flip in (1, -1):
+        known = setting()
+        method = NoiseOnly(find(name).method(known.grids[find(name).make.__name__][0]))  # pyright: ignore
+        model = known.make_model(0)
+        private = (flip * known.private[0], known.private[1])
+        with sv.testing.fixed_entropy("silenced"):
+            sv.fit(
+                model, known.loss, private=private, public=known.public, method=method, steps=5, batch_size=12,
+                budget=sv.Budget(epsilon=1.0, delta=1e-3),
+            )  # fmt: skip
+        ends.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    assert torch.equal(ends[0], ends[1])
+
+
+def test_a_silenced_method_has_the_noise_of_the_method():
+    known = setting()
+    plain = find("PAZO-M").method(known.grids["PazoM"][0])
+    runs = [
+        sv.Session(
+            known.make_model(0), known.loss, private=known.private, public=known.public, method=method, steps=5,
+            batch_size=12, budget=sv.Budget(epsilon=1.0, delta=1e-3),
+        )
+        for method in (plain, NoiseOnly(plain))  # pyright: ignore
+    ]  # fmt: skip
+    assert runs[0].noise_multiplier == runs[1].noise_multiplier
+
+
+# --- tables, shapes, figures -------------------------------------------------------------------------------------
+
+
+def published() -> list[Any]:
+    """CIFAR-10's figures of the paper: Tables 2 and 6, with controls below the methods."""
+    printed = {
+        "DP-SGD": (46.7, 49.7, 50.8, 54.2, 54.5),
+        "DPMD": (64.3, 66.6, 67.8, 68.5, 69.8),
+        "DOPE-SGD": (64.8, 69.3, 70.9, 73.0, 72.9),
+        "GEP": (NAN, 49.9, 50.7, 52.9, 53.8),
+        "DPZero": (47.0, 48.1, 48.2, 48.2, 48.1),
+        "PAZO-M": (70.9, 71.3, 71.3, 71.2, 70.5),
+        "PAZO-P": (69.5, 69.6, 69.0, 68.7, 68.1),
+        "PAZO-P normalised": (69.6, 69.2, 69.2, 68.9, 68.0),
+        "PAZO-S": (70.3, 70.3, 70.2, 69.8, 69.7),
+    }
+    seconds = {"DP-SGD": 0.42, "PAZO-M": 0.051, "PAZO-S": 0.102, "PAZO-P": 0.149}
+    rows = [
+        row(method, epsilon, accuracy / 100, seconds=10 * seconds.get(method, 0.2))
+        for method, accuracies in printed.items()
+        for epsilon, accuracy in zip(plan.EPSILONS, accuracies, strict=True)
+    ]
+    return [*rows, row("public only", math.inf, 0.661), row("SGD", math.inf, 0.863), row("MeZO", math.inf, 0.49)]
+
+
+def test_the_paper_s_own_figures_have_the_paper_s_shapes():
+    found = shapes.shapes(published())
+    assert [each.holds for each in found] == [True, True, True, True, None, None, True, None]
+    assert "epsilon 2" in found[2].evidence and "+6.1" in found[3].evidence
+
+
+def test_shapes_that_do_not_hold_are_told():
+    rows = [each for each in published() if each.method != "PAZO-M"]
+    rows += [row("PAZO-M", epsilon, 0.40 + 0.1 * number) for number, epsilon in enumerate(plan.EPSILONS)]
+    found = shapes.shapes(rows)
+    assert [each.holds for each in found][:2] == [False, False]
+
+
+def test_the_control_is_compared_with_its_method():
+    rows = published() + [row("PAZO-M (noise only)", epsilon, 0.708) for epsilon in plan.EPSILONS]
+    control = shapes.shapes(rows)[-1]
+    assert control.holds is False and "PAZO-M -0.3 … +0.5" in control.evidence
+
+
+def test_the_tables_say_mean_spread_and_failure():
+    rows = [*published(), row("PAZO-M", 0.1, 0.729, seed=1)]
+    title, lines = tables.accuracy(rows)
+    by_name = {line[0]: line for line in lines}
+    assert by_name["PAZO-M"][1] == "71.9 ± 1.4" and by_name["GEP"][1] == "–"
+    assert by_name["DP-SGD"][-1] == "86.3" and by_name["DPZero"][-1] == "49.0"
+    assert "SGD" not in by_name and "(all start from)" in by_name
+    text = tables.markdown((title, lines))
+    assert len({len(line) for line in text.splitlines()[2:]}) == 1
+
+
+def test_the_gain_over_public_data_is_that_of_table_6():
+    _, lines = tables.public_gain(published())
+    assert lines[1][1] == "66.1"
+    assert lines[3] == ["ZO+PUB, least and most", "+1.9 … +5.2"]
+
+
+def test_figures_are_written(tmp_path: Path):
+    rows = [*published(), row("PAZO-M", 1.0, 0.7, stage=SELECT)]
+    written = figures.write_all(rows, tmp_path)
+    assert [path.name[:7] for path in written] == [f"figure{number}" for number in range(2, 7)]
+    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in written)
+    assert figures.write_all([], tmp_path) == []
+
+
+def test_gamma_is_the_distance_of_the_full_gradients():
+    known = setting()
+    model = known.make_model(0)
+    grads = []
+    for records in (known.private, known.public):
+        model.zero_grad()
+        known.loss(model, records).mean().backward()
+        grads.append(torch.cat([p.grad.flatten().double() for p in model.parameters() if p.grad is not None]))
+    assert gamma(model, known.loss, known.private, known.public) == pytest.approx(float((grads[0] - grads[1]).norm()))
+    assert gamma(model, known.loss, known.private, known.private) == 0.0
+
+
+# --- the command -------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_tables_and_goes_on(tmp_path: Path):
+    arguments = ["bench", "tables", "tiny", "--methods", "DP-SGD,PAZO-M,PAZO-M (noise only)", "--quick"]
+    out = ["--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(cli.app, [*arguments, *out, "--json"])
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert document["runs"] == 2 + 3 * 2
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"runs.csv", "tables.md", "command.txt"}
+    text = (tmp_path / "out" / "tables.md").read_text()
+    assert "PAZO-M (noise only)" in text and "The paper's shapes" in text
+    before = (tmp_path / "out" / "runs.csv").read_text()
+    assert CliRunner().invoke(cli.app, [*arguments, *out]).exit_code == 0
+    assert (tmp_path / "out" / "runs.csv").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (["--methods", "PAZO-X"], "unknown method 'PAZO-X'"),
+        (["--epsilons", "1,zero"], "positive numbers"),
+        (["--epsilons", "-1"], "positive numbers"),
+        (["--workers", "0"], "at least one process"),
+    ],
+)
+def test_wrong_arguments_are_told(wrong: list[str], words: str, tmp_path: Path):
+    done = CliRunner().invoke(cli.app, ["bench", "tables", "tiny", "--out", str(tmp_path), *wrong])
+    assert done.exit_code == 2 and words in done.stderr
