@@ -345,7 +345,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a number for a name": ({"dataset": 3}, sv.ConfigurationError, "dataset=3"),
     "the class of a method": ({"method": sv.DPSGD}, sv.ConfigurationError, "the class DPSGD is not a method"),
     "half a method": ({"method": type("Half", (), {"private": True})()}, sv.ConfigurationError, "not a method"),
-    "a seed in text": ({"seed": "a"}, sv.ConfigurationError, "seed='a'"),
+    "a seed in text": ({"seed": "a"}, sv.ConfigurationError, "not 'a'"),
     "records in text": (
         {"budget": sv.Budget(epsilon=1, delta=1e-5, neighbours="add-remove"), "records": "a"},
         sv.ConfigurationError, "records='a'",
@@ -537,6 +537,7 @@ NOT_MEASURED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a column's name": ({"validate": DATA, "metrics": {"step": raising}}, sv.ConfigurationError, "'step' and"),
     "metrics of nothing": ({"metrics": {"loss": raising}}, sv.ConfigurationError, "without validate="),
     "words for a count": ({"validate": DATA, "evaluate_every": "a"}, sv.ConfigurationError, "evaluate_every='a'"),
+    "text for a function": ({"salvage": "runs/first"}, sv.ConfigurationError, "salvage='runs/first': give a function"),
     "half a step": ({"validate": DATA, "evaluate_every": 1.5}, sv.ConfigurationError, "evaluate_every=1.5"),
 }  # fmt: skip
 

@@ -19,12 +19,12 @@ def is_whole(value: Any) -> bool:
     return is_finite(value) and int(value) == value
 
 
-def whole(name: str, value: Any, *, least: int = 1) -> int:
+def whole(name: str, value: Any) -> int:
     """The argument as an integer.
 
     Raises:
-        ConfigurationError: it is not a whole number, or below ``least``.
+        ConfigurationError: it is not a whole number, or below 1.
     """
-    if not is_whole(value) or value < least:
-        raise ConfigurationError(f"{name}={value!r}: it must be a whole number, at least {least}.")
+    if not is_whole(value) or value < 1:
+        raise ConfigurationError(f"{name}={value!r}: it must be a whole number, at least 1.")
     return int(value)

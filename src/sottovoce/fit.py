@@ -105,6 +105,10 @@ def fit(
     """
     measured = _checked_metrics(metrics, loss, validate)
     every = None if evaluate_every is None else whole("evaluate_every", evaluate_every)
+    if salvage is not None and not callable(salvage):
+        raise ConfigurationError(
+            f"salvage={salvage!r}: give a function of a run, such as lambda run: run.save(folder)."
+        )
     known = None if validate is None else as_public(validate, "validate=")
     session = Session(
         model,

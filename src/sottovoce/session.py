@@ -106,7 +106,6 @@ class Session:
         if update is not None and not isinstance(update, Update):
             raise ConfigurationError(f"update={update!r}: give Update(momentum=..., schedule=..., ...).")
         max_physical_batch = whole("max_physical_batch", max_physical_batch)
-        key = Key(whole("seed", seed, least=0))
         data = as_records(private, example)
         sampler = resolve(
             sampling,
@@ -119,7 +118,7 @@ class Session:
         self.steps = sampler.steps
         self.steps_run = 0
         self.objective = ModuleObjective(model, loss, strategy=strategy, example=data.example)
-        self._key = key
+        self._key = Key(seed)
         self._ended: str | None = None
         self._updater = Updater(update or Update(), self.objective.parameters, lr=method.lr, steps=self.steps)
         self._public = _public_data(method, public, private, self.objective)
