@@ -13,7 +13,7 @@ ALLOWED = {
     "testing": {"privacy.entropy"},
     "losses": set[str](),
     "objective": {"privacy.errors", "privacy.trees"},
-    "tasks": {"objective", "privacy.errors"},
+    "tasks": {"losses", "objective", "privacy.errors"},
     "arguments": {"privacy.errors"},
     "toml": set[str](),
     "binding": {"privacy.errors", "toml"},

@@ -93,6 +93,13 @@ def test_settings_are_chosen_on_validation_data_and_controls_take_their_method_s
     assert len(cells) == 3 * 2 * 2
 
 
+@pytest.mark.parametrize(
+    ("most", "kept"), [(1, [3]), (2, [1, 4]), (3, [1, 3, 5]), (6, [0, 1, 2, 3, 4, 5]), (9, range(6))]
+)
+def test_a_thinned_grid_is_spread_evenly(most: int, kept: Any):
+    assert plan.thinned([{"lr": number} for number in range(6)], most) == [{"lr": number} for number in kept]
+
+
 def test_a_control_searches_nothing_of_its_own():
     searched = [cell.method for cell in plan.selection(extent(methods=("PAZO-S", "PAZO-S (noise only)")))]
     assert searched == ["PAZO-S"]

@@ -27,7 +27,7 @@ class Extent:
         methods: contestants, by name.
         epsilons: budgets of the report.
         seeds: seeds of the report.
-        points: at most so many points of each grid.
+        points: at most so many points of each grid, spread evenly.
         steps: the number of steps; the setting's own by default.
         batch_size: the expected batch; the setting's own by default.
         warm_start: steps of SGD on public records before every run; the paper's code has such a start.
@@ -68,8 +68,14 @@ def selection(extent: Extent) -> list[Cell]:
     return [
         extent.cell(name, SELECTION_EPSILON, 0, stage=SELECT, options=options_of(point))
         for name in owners
-        for point in grid(extent, find(name))[: extent.points]
+        for point in thinned(grid(extent, find(name)), extent.points)
     ]
+
+
+def thinned(points: Sequence[dict[str, object]], most: int) -> list[dict[str, object]]:
+    """At most so many, spread evenly over the grid."""
+    count = min(most, len(points))
+    return [points[(2 * number + 1) * len(points) // (2 * count)] for number in range(count)]
 
 
 def grid(extent: Extent, contestant: Contestant) -> Sequence[dict[str, object]]:

@@ -73,10 +73,10 @@ class GEP:
         """Release embedding and residual, and put the gradient together again."""
         anchors = at.public.gradients(at.key.fold("public"), self.public_batch)
         basis = Basis.of(anchors, self, at.key.fold("basis"))
-        answer = batch.release(_Split(at.objective, basis, self.clip, self.residual_clip), bound=1.0)
-        answer = math.sqrt(2) * answer.to(anchors.device, anchors.dtype)
-        embedding, residual = answer[: basis.width] * self.clip, answer[basis.width :] * self.residual_clip
-        return Dense(basis.decode(embedding) + residual, answer)
+        released = math.sqrt(2) * batch.release(_Split(at.objective, basis, self.clip, self.residual_clip), bound=1.0)
+        parts = released.to(anchors.device, anchors.dtype)
+        embedding, residual = parts[: basis.width] * self.clip, parts[basis.width :] * self.residual_clip
+        return Dense(basis.decode(embedding) + residual, released)
 
 
 @dataclass(frozen=True)
