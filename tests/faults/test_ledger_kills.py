@@ -357,7 +357,7 @@ def test_a_killed_ledger_opens_with_what_was_committed(tmp_path):
     joined(fork(killed))
     with closing(Ledger.open(path)) as ledger:
         assert [(run.state, run.mark) for run in ledger.runs("clinic")] == [("dead", 7)]
-        with pytest.raises(BudgetExhausted, match="sottovoce ledger settle"):
+        with pytest.raises(BudgetExhausted, match=r"\(dead, started .*, 7 steps\), .* Use another data set"):
             ledger.reserve(budget=BUDGET, events=PLAN, dataset="clinic")
         assert ledger.settle_dead()[0].steps_charged == 7
         assert balances(ledger)[0].remaining == 0
