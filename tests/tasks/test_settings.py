@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import settings_fakes
 import torch
-from settings_fakes import SMALL, fake_data
+from settings_fakes import IMAGES, PAIRS, SMALL, fake_data, fake_weights
 
 import sottovoce as sv
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.tasks import data, settings
 from sottovoce.tasks.settings.slices import class_sizes, cut
 
-__all__ = ["fake_data"]
+__all__ = ["fake_data", "fake_weights"]
 
 FROM_SCRATCH = ["mnist", "fashion-mnist", "cifar-10"]
 BUDGET = sv.Budget(epsilon=1, delta=1e-3)
@@ -113,7 +113,7 @@ def test_amazon_polarity_is_imdb_with_another_public_side():
     assert int((found.public[0][0] > 0).sum()) == 10  # the title and the text
 
 
-@pytest.mark.usefixtures("fake_data")
+@pytest.mark.usefixtures("fake_data", "fake_weights")
 @pytest.mark.parametrize("name", settings.names())
 def test_every_point_of_a_grid_makes_its_method(name: str):
     found = settings.load(name, **small_options(name))
@@ -123,7 +123,7 @@ def test_every_point_of_a_grid_makes_its_method(name: str):
         assert len({repr(getattr(sv, method)(**point)) for point in points}) == len(points)
 
 
-@pytest.mark.usefixtures("fake_data")
+@pytest.mark.usefixtures("fake_data", "fake_weights")
 @pytest.mark.parametrize("name", settings.names())
 def test_a_model_is_made_by_its_seed_and_takes_private_steps(name: str):
     found = settings.load(name, **small_options(name))
@@ -151,7 +151,9 @@ def test_a_model_is_made_by_its_seed_and_takes_private_steps(name: str):
 def small_options(name: str) -> dict[str, Any]:
     if name in ("imdb", "amazon-polarity"):
         return {"length": 8, "vocabulary": 50, "validation_records": 10}
-    return dict(SMALL)
+    if name in ("nli", "mnli"):
+        return dict(PAIRS)
+    return dict(IMAGES if name in ("cifar-10-pretrained", "tiny-imagenet") else SMALL)
 
 
 @pytest.mark.usefixtures("fake_data")

@@ -26,16 +26,24 @@ def normalised(rows: Tensor) -> Tensor:
 def orthonormal_mix(rows: Tensor) -> Tensor:
     """``[r, k]``: the combinations of k unit rows that are an orthonormal basis of their span, whose rank is r.
 
-    From the eigenvectors of the k x k Gram matrix: no second matrix of length d is made. Any orthonormal basis of
-    the span serves as well as that of Gram and Schmidt, because what is drawn in it is invariant under rotation.
+    Gram and Schmidt's, in the k x k Gram matrix: no second matrix of length d is made, and it is the same basis on
+    every device but for rounding. A row that lies in the span of those before it adds nothing.
     """
     gram = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
     for part in rows.split(_CHUNK, dim=1):
         wide = part.to(torch.float64)
         gram += wide @ wide.T
-    squares, vectors = torch.linalg.eigh(gram.cpu())
-    kept = squares > _LEAST_SHARE
-    return (vectors[:, kept] / squares[kept].sqrt()).T
+    gram = gram.cpu()
+    mix: list[Tensor] = []
+    for own in torch.eye(len(rows), dtype=torch.float64):
+        left = own.clone()
+        for _ in range(2):  # the second pass removes what rounding left of the first
+            for unit in mix:
+                left -= (unit @ gram @ left) * unit
+        square = float(left @ gram @ left)
+        if square > _LEAST_SHARE:
+            mix.append(left / square**0.5)
+    return torch.stack(mix)
 
 
 def within(layout: Layout, rows: Tensor, *, count: int, key: Key, orthonormalise: bool = True) -> Directions | None:

@@ -7,14 +7,18 @@ from typing import Any
 
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.tasks.naming import nearest, require_known_options
-from sottovoce.tasks.settings import images, reviews
+from sottovoce.tasks.settings import images, inference, pretrained_images, reviews
 from sottovoce.tasks.settings.setting import Setting
 
 _MAKERS: dict[str, Callable[..., Setting]] = {
     "mnist": images.mnist,
     "fashion-mnist": images.fashion_mnist,
     "cifar-10": images.cifar_10,
+    "cifar-10-pretrained": pretrained_images.cifar_10_pretrained,
+    "tiny-imagenet": pretrained_images.tiny_imagenet,
     "imdb": reviews.imdb,
+    "nli": inference.nli,
+    "mnli": inference.mnli,
     "amazon-polarity": reviews.amazon_polarity,
 }
 

@@ -74,3 +74,40 @@ REVIEWS: Mapping[str, Grid] = {
     "PazoP": crossed(lr=[0.2, 1.0, 2.0], clip=[0.5, 1.0], subspace=6, smoothing=0.1, public_batch=32),
     "PazoS": crossed(lr=[0.5, 1.5, 3.0], clip=[0.5, 1.0], candidates=3, explore=1e-2, public_batch=32),
 }
+
+FEATURES: Mapping[str, Grid] = {
+    "SGD": crossed(lr=[1e-3, 5e-3, 0.01, 0.05, 0.1]),
+    "MeZO": crossed(lr=[1e-4, 2e-4, 5e-4, 1e-3, 2e-3], smoothing=1e-2, queries=5),
+    "DPSGD": crossed(lr=[0.05, 0.2, 1.0], clip=[0.5, 2.0]),
+    "DPZero": crossed(lr=[1e-4, 5e-4, 2e-3], clip=[1.0, 5.0], smoothing=1e-2, queries=5),  # the paper: clip 1
+    "DPMD": crossed(lr=[0.02, 0.05, 0.2], clip=[0.5, 2.0], public_batch=32),
+    "DopeSGD": crossed(lr=[0.02, 0.05, 0.2], clip=[0.5, 2.0], public_batch=32),
+    "GEP": tuple(
+        {"lr": lr, "clip": 5 * clip, "residual_clip": clip, "bases": 32, "public_batch": 32}
+        for lr in (0.02, 0.1, 0.5)
+        for clip in (0.5, 2.0)
+    ),
+    "PazoM": pairs(
+        ("lr", "mix"),
+        [(1e-3, 0.5), (5e-3, 0.5), (0.01, 0.25), (0.01, 0.5), (0.02, 0.5), (0.02, 0.75)],  # the paper: up to 5e-4
+        clip=1.0,
+        public_batch=32,
+    ),
+    "PazoP": crossed(lr=[0.02, 0.1, 0.5], clip=[0.5, 2.0], subspace=6, public_batch=32),  # the paper: from 0.2
+    "PazoS": crossed(lr=[5e-3, 0.01, 0.05], clip=[1.0, 4.0], candidates=3, explore=1e-3, public_batch=32),
+}
+"""A head on standardised features, whose gradients are tens of times longer than those of a network from scratch."""
+
+WHOLE_NETWORK: Mapping[str, Grid] = {
+    "SGD": crossed(lr=[1e-3, 5e-3, 0.01]),
+    "MeZO": crossed(lr=[1e-6, 1e-5, 1e-4], smoothing=1e-3),
+    "DPSGD": crossed(lr=[0.01, 0.1, 0.5], clip=1.0),
+    "DPZero": crossed(lr=[1e-6, 1e-5, 1e-4], clip=10.0, smoothing=1e-3),  # the paper's for inference
+    "DPMD": crossed(lr=[0.01, 0.05, 0.2], clip=1.0, public_batch=32),
+    "DopeSGD": crossed(lr=[0.01, 0.05, 0.2], clip=1.0, public_batch=32),
+    "GEP": crossed(lr=[0.02, 0.1], clip=5.0, residual_clip=1.0, bases=8, public_batch=8),
+    "PazoM": crossed(lr=[1e-3, 0.01], clip=1.0, public_batch=32),
+    "PazoP": crossed(lr=[0.02, 0.1], clip=1.0, subspace=3, public_batch=32),
+    "PazoS": crossed(lr=[1e-3, 0.01], clip=4.0, candidates=3, explore=1e-3, public_batch=32),
+}
+"""Few points, as a run takes minutes: enough for one run of each method."""
