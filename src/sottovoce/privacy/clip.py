@@ -17,7 +17,9 @@ LARGEST_COUNT = 2**28
 """Records in one sum: more could pass 2^53, where float64 stops counting."""
 
 _HUGE = 1e150  # squares of larger floats overflow
-_ELEMENTS = {"cpu": 1 << 21, "cuda": 1 << 25}  # handled at once: bounds the memory, and keeps the threads busy
+_ELEMENTS = {"cpu": 1 << 21, "cuda": 1 << 25}  # handled at once, in one buffer: bounds the memory
+
+_WIDE = 1024  # from here on one dot product for each row is several times faster than a batched one
 
 
 def clipped_sum(rows: Tensor, kept: Tensor, *, bound: float, grid: float, prescale: float = 1.0) -> Tensor:
@@ -35,24 +37,27 @@ def clipped_sum(rows: Tensor, kept: Tensor, *, bound: float, grid: float, presca
     """
     largest = math.floor(bound / grid)
     width = max(1, rows.shape[1])
-    step = max(1, _ELEMENTS.get(rows.device.type, 1 << 22) // width)
+    at_once = max(1, _ELEMENTS.get(rows.device.type, 1 << 22) // width)
+    values = torch.empty(min(at_once, rows.shape[0]), rows.shape[1], dtype=torch.float64, device=rows.device)
     total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
+    ones = torch.ones(len(values), dtype=torch.float64, device=rows.device)
     kept = kept.to(rows.device)
-    for start in range(0, rows.shape[0], step):
-        stop = start + step
-        total += _quantised(rows[start:stop], kept[start:stop], largest, prescale / grid).sum(dim=0)
+    for start in range(0, rows.shape[0], at_once):
+        part = rows[start : start + at_once].detach()
+        integers = _quantised(values[: len(part)], part, kept[start : start + at_once], largest, prescale / grid)
+        total.addmv_(integers.T, ones[: len(part)])  # the sum of the rows, added in one pass
     return total
 
 
-def _quantised(rows: Tensor, kept: Tensor, largest: int, scale: float) -> Tensor:
-    """``scale * rows`` as integers in float64, each row of squared norm at most ``largest ** 2``."""
-    values = rows.detach().to(torch.float64, copy=True)
+def _quantised(values: Tensor, rows: Tensor, kept: Tensor, largest: int, scale: float) -> Tensor:
+    """Fills ``values`` with ``scale * rows`` as integers, each row of squared norm at most ``largest ** 2``."""
+    values.copy_(rows)
     if rows.dtype == torch.float64:  # narrower types have finite squares in float64
         kept = kept & torch.isfinite(values).all(dim=1)
         values.clamp_(-_HUGE, _HUGE)
     norms = _squared_norms(values).sqrt()
     kept = kept & torch.isfinite(norms)
-    values[~kept] = 0.0
+    values.masked_fill_(~kept[:, None], 0.0)
     values.mul_(torch.where(kept, _factors(norms, largest, scale), 0.0)[:, None]).trunc_()
     # The float norm may have been an ulp short; the integer norm is what counts, so it has the last word.
     too_long = torch.nonzero(_squared_norms(values) > largest**2)[:, 0]
@@ -67,4 +72,7 @@ def _factors(norms: Tensor, largest: int, scale: float) -> Tensor:
 
 
 def _squared_norms(values: Tensor) -> Tensor:
-    return torch.einsum("bk,bk->b", values, values)
+    """Of integers exact, in any order of addition: every partial sum is an integer below 2^53."""
+    if values.device.type != "cpu" or values.shape[1] < _WIDE or not len(values):
+        return torch.einsum("bk,bk->b", values, values)
+    return torch.stack([torch.dot(row, row) for row in values])
