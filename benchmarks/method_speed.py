@@ -28,7 +28,7 @@ from torch.nn import functional
 
 import sottovoce as sv
 from sottovoce.bench.contestants import CONTESTANTS
-from sottovoce.bench.runner import load
+from sottovoce.bench.starts import load
 
 MANY = 100_000
 METHODS = ("DP-SGD", "DPMD", "DOPE-SGD", "GEP", "DPZero", "PAZO-M", "PAZO-P", "PAZO-S", "MeZO", "SGD")

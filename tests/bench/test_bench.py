@@ -14,12 +14,13 @@ from typer.testing import CliRunner
 
 import sottovoce as sv
 from sottovoce import cli
-from sottovoce.bench import figures, plan, runner, shapes, tables
+from sottovoce.bench import figures, plan, runner, shapes, starts, tables
 from sottovoce.bench.contestants import CONTESTANTS, find
 from sottovoce.bench.controls import NoiseOnly
 from sottovoce.bench.plan import Extent
 from sottovoce.bench.runner import SELECT, read, run_all
 from sottovoce.bench.similarity import gamma
+from sottovoce.bench.starts import StartKey, start_of
 from sottovoce.tasks import settings
 
 NAN = math.nan
@@ -33,11 +34,11 @@ def tiny(monkeypatch: pytest.MonkeyPatch):
         return setting(name)
 
     monkeypatch.setattr(settings, "load", load)
-    runner.load.cache_clear()
-    runner._warmed.cache_clear()
+    starts.load.cache_clear()
+    starts.start_of.cache_clear()
     yield
-    runner.load.cache_clear()
-    runner._warmed.cache_clear()
+    starts.load.cache_clear()
+    starts.start_of.cache_clear()
 
 
 def extent(**changes: Any) -> Extent:
@@ -67,7 +68,7 @@ def test_what_stands_in_the_file_is_not_run_again(tmp_path: Path, monkeypatch: p
     ran: list[str] = []
     original = runner.run
 
-    def noted(cell: Any) -> Any:
+    def noted(cell: Any, _: Path) -> Any:
         ran.append(cell.method)
         return original(cell)
 
@@ -116,11 +117,29 @@ def test_a_setting_without_imbalance_has_no_shift_table():
     assert plan.shifts(extent(), {"PAZO-M": "{}"}) == []
 
 
-def test_every_contestant_of_a_seed_starts_from_the_same_model():
-    starts = [runner.start_of("tiny", 0, 3, "cpu") for _ in range(2)]
-    assert all(torch.equal(a, b) for a, b in zip(starts[0].parameters(), starts[1].parameters(), strict=True))
-    cold = runner.start_of("tiny", 0, 0, "cpu")
-    assert not torch.equal(next(iter(cold.parameters())), next(iter(starts[0].parameters())))
+def test_public_data_is_moved_by_whichever_option_a_setting_has(monkeypatch: pytest.MonkeyPatch):
+    def load(name: str) -> object:
+        if "imbalance" in name:
+            raise sv.ConfigurationError("unknown option")
+        return setting()
+
+    monkeypatch.setattr(plan, "load", load)
+    assert plan.shifted("tiny:length=8,shift=half") == [
+        f"tiny:length=8,shift={level}" for level in plan.SHIFTS["shift"]
+    ]
+
+
+def test_every_contestant_of_a_seed_starts_from_the_same_model(tmp_path: Path):
+    """Computed, and read back by another process, as by one whose cache is empty."""
+    key = StartKey("tiny", 0, 3, "cpu")
+    first = start_of(key, tmp_path)
+    start_of.cache_clear()
+    kept = start_of(key, tmp_path)
+    assert kept is not first
+    assert kept.accuracy == first.accuracy
+    assert all(torch.equal(a, b) for a, b in zip(first.model().parameters(), kept.model().parameters(), strict=True))
+    cold = start_of(key._replace(steps=0), tmp_path).model()
+    assert not torch.equal(next(iter(cold.parameters())), next(iter(first.model().parameters())))
 
 
 # --- the control -------------------------------------------------------------------------------------------------

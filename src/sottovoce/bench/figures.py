@@ -112,9 +112,11 @@ def convergence(rows: Sequence[Row]) -> Figure | None:
             xs = [100 * (k + 1) / length for k in range(length)]
             axes.plot(xs, middle, marker=_MARKS[number % len(_MARKS)], markersize=4, label=name)
             drawn = True
+    if not drawn:
+        return None
     axes.legend(fontsize=8, frameon=False)
     axes.set_title("Convergence at ε = 1", loc="left", fontsize=10)
-    return figure if drawn else None
+    return figure
 
 
 def utility_and_speed(rows: Sequence[Row]) -> Figure | None:

@@ -9,13 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sottovoce.bench.contestants import CONTESTANTS, Contestant, find
-from sottovoce.bench.runner import REPORT, SELECT, Cell, Row, load, options_of
+from sottovoce.bench.runner import REPORT, SELECT, Cell, Row, options_of
+from sottovoce.bench.starts import load
 from sottovoce.privacy.errors import ConfigurationError
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 3.0)
 SELECTION_EPSILON = 1.0
 QUERIES = "queries"
 SHIFT = "shift"
+SHIFTS = {"imbalance": ("slight", "half", "big"), "shift": ("none", "half", "full")}
+"""Options of settings that move the public data away from the private data: class sizes, or another corpus."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,20 +135,29 @@ def queries(extent: Extent, settings: dict[str, str], counts: tuple[int, ...] = 
     return cells
 
 
-def shifts(extent: Extent, settings: dict[str, str], levels: tuple[str, ...] = ("slight", "half", "big")) -> list[Cell]:
+def shifts(extent: Extent, settings: dict[str, str]) -> list[Cell]:
     """The PAZO methods at epsilon 1 with public data that is more and more unlike the private data."""
     cells: list[Cell] = []
-    base = extent.setting.partition(":")[0]
-    try:
-        load(f"{base}:imbalance={levels[0]}")
-    except ConfigurationError:  # this setting's public data is not cut from the private one's classes
-        return []
     for name in ("PAZO-M", "PAZO-P", "PAZO-S"):
         if name in extent.methods and name in settings:
-            for level in levels:
-                moved = dataclasses.replace(extent, setting=f"{base}:imbalance={level}")
+            for setting in shifted(extent.setting):
+                moved = dataclasses.replace(extent, setting=setting)
                 cells += [
                     moved.cell(name, SELECTION_EPSILON, seed, stage=SHIFT, options=settings[name])
                     for seed in extent.seeds
                 ]
     return cells
+
+
+def shifted(setting: str) -> list[str]:
+    """The setting with its public data at each distance from the private data; none if it has no such option."""
+    base, _, rest = setting.partition(":")
+    for option, levels in SHIFTS.items():
+        kept = [part for part in rest.split(",") if part and not part.startswith(f"{option}=")]
+        names = [f"{base}:{','.join([*kept, f'{option}={level}'])}" for level in levels]
+        try:
+            load(names[0])
+        except ConfigurationError:  # this setting's public data cannot be moved in this way
+            continue
+        return names
+    return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import itertools
 import json
 import math
 import time
@@ -11,24 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED as FIRST
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from sottovoce.bench.contestants import find
+from sottovoce.bench.starts import StartKey, keep_start, load, start_of
 from sottovoce.fit import evaluate
 from sottovoce.losses import accuracy
-from sottovoce.methods import SGD
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import ConfigurationError, SottovoceError
 from sottovoce.session import Session
-from sottovoce.tasks import settings
-from sottovoce.tasks.settings import Setting
-from sottovoce.update import Update
 
 SELECT, REPORT = "select", "report"
 """Settings are chosen on validation data in the first stage; the second reports test data."""
@@ -63,6 +59,11 @@ class Cell:
     device: str = "cpu"
 
     @property
+    def start(self) -> StartKey:
+        """Where the run starts from."""
+        return StartKey(self.setting, self.seed, self.warm_start, self.device)
+
+    @property
     def key(self) -> tuple[str, ...]:
         """What tells cells apart in the CSV file: everything but the device."""
         return tuple(str(getattr(self, each.name)) for each in dataclasses.fields(Cell) if each.name != "device")
@@ -93,27 +94,18 @@ def options_of(point: Mapping[str, Any]) -> str:
     return json.dumps(dict(point), sort_keys=True)
 
 
-@lru_cache(maxsize=4)
-def load(name: str) -> Setting:
-    """A setting by its name and options."""
-    base, _, rest = name.partition(":")
-    options: dict[str, Any] = {}
-    for part in filter(None, rest.split(",")):
-        key, _, value = part.partition("=")
-        try:
-            options[key] = json.loads(value)
-        except json.JSONDecodeError:
-            options[key] = value
-    return settings.load(base, **options)
+def run(cell: Cell, starts: Path | None = None) -> Row:
+    """Train and measure. A run that diverges is a result; a mistake in the call is an error.
 
-
-def run(cell: Cell) -> Row:
-    """Train and measure. A run that diverges is a result; a mistake in the call is an error."""
+    Args:
+        cell: what to run.
+        starts: a folder that keeps warm starts, shared by all processes; without it they are computed again.
+    """
     setting, contestant = load(cell.setting), find(cell.method)
     device = torch.device(cell.device)
-    model = start_of(cell.setting, cell.seed, cell.warm_start, cell.device)
+    start = start_of(cell.start, starts)
+    model = start.model()
     held = [_held(part, device) for part in (setting.validation, setting.test)]
-    started = evaluate(model, accuracy, held[1])
     found: dict[str, Any] = {"validation_accuracy": math.nan, "test_accuracy": math.nan, "status": "ok"}
     curve: list[float] = []
     seconds = 0.0
@@ -142,40 +134,8 @@ def run(cell: Cell) -> Row:
     numel = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     return Row(
         **dataclasses.asdict(cell), parameters=numel, records=_count(setting.private),
-        start_accuracy=started, seconds=round(seconds, 4), curve=json.dumps(curve), **found,
+        start_accuracy=start.accuracy, seconds=round(seconds, 4), curve=json.dumps(curve), **found,
     )  # fmt: skip
-
-
-def start_of(name: str, seed: int, steps: int, device: str) -> nn.Module:
-    """The model that every contestant of a seed starts from, after some SGD on public records."""
-    setting = load(name)
-    model = setting.make_model(seed).to(device)
-    state = _warmed(name, seed, steps, device)
-    if state is not None:
-        model.load_state_dict(state)
-    return model
-
-
-@lru_cache(maxsize=8)
-def _warmed(name: str, seed: int, steps: int, device: str) -> dict[str, torch.Tensor] | None:
-    """The state after the warm start, at the rate of SGD's grid that does best on the validation data."""
-    if steps == 0:
-        return None
-    setting = load(name)
-    validation = _held(setting.validation, torch.device(device))
-    best: tuple[float, dict[str, torch.Tensor]] | None = None
-    for point in setting.grids["SGD"]:
-        model = setting.make_model(seed).to(device)
-        for _ in Session(
-            model, setting.loss, private=setting.public, method=SGD(**point), steps=steps,
-            batch_size=min(64, _count(setting.public)), update=Update(schedule="cosine"), seed=seed,
-            example=setting.example,
-        ):  # fmt: skip
-            pass
-        reached = evaluate(model, accuracy, validation)
-        if best is None or reached > best[0]:
-            best = reached, {key: value.clone() for key, value in model.state_dict().items()}
-    return best[1] if best else None
 
 
 def read(path: Path) -> list[Row]:
@@ -205,7 +165,7 @@ def run_all(cells: Sequence[Cell], path: Path, *, workers: int, tell: Callable[[
         writer = csv.DictWriter(file, fieldnames=[field.name for field in dataclasses.fields(Row)])
         if new:
             writer.writeheader()
-        for number, row in enumerate(_rows(missing, workers), start=1):
+        for number, row in enumerate(_rows(missing, workers, path.parent / ".starts"), start=1):
             writer.writerow(dataclasses.asdict(row))
             file.flush()
             have[row.key] = row
@@ -213,22 +173,23 @@ def run_all(cells: Sequence[Cell], path: Path, *, workers: int, tell: Callable[[
     return [have[cell.key] for cell in dict.fromkeys(cells)]
 
 
-def _rows(cells: Sequence[Cell], workers: int) -> Iterator[Row]:
+def _rows(cells: Sequence[Cell], workers: int, starts: Path) -> Iterator[Row]:
     if workers < 1:
         raise ConfigurationError(f"workers={workers}: at least one process is needed.")
     if workers == 1 or len(cells) < 2:
-        yield from map(run, cells)
+        yield from (run(cell, starts) for cell in cells)
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        yield from _as_they_come(pool, cells, 2 * workers)
+        list(pool.map(keep_start, dict.fromkeys(cell.start for cell in cells), itertools.repeat(starts)))
+        yield from _as_they_come(pool, cells, starts, 2 * workers)
 
 
-def _as_they_come(pool: Executor, cells: Iterable[Cell], ahead: int) -> Iterator[Row]:
+def _as_they_come(pool: Executor, cells: Iterable[Cell], starts: Path, ahead: int) -> Iterator[Row]:
     """Results in the order in which they end; only a few cells wait, so that an interrupt loses little."""
     left, running = iter(cells), set[Future[Row]]()
     while True:
         for cell in left:
-            running.add(pool.submit(run, cell))
+            running.add(pool.submit(run, cell, starts))
             if len(running) >= ahead:
                 break
         if not running:
