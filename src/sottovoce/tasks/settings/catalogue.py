@@ -7,7 +7,7 @@ from typing import Any
 
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.tasks.naming import nearest, require_known_options
-from sottovoce.tasks.settings import images, inference, pretrained_images, reviews
+from sottovoce.tasks.settings import images, inference, pretrained_images, reviews, verbal
 from sottovoce.tasks.settings.setting import Setting
 
 _MAKERS: dict[str, Callable[..., Setting]] = {
@@ -20,6 +20,7 @@ _MAKERS: dict[str, Callable[..., Setting]] = {
     "nli": inference.nli,
     "mnli": inference.mnli,
     "amazon-polarity": reviews.amazon_polarity,
+    "verbalizer": verbal.verbalizer,
 }
 
 

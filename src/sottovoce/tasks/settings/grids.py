@@ -111,3 +111,17 @@ WHOLE_NETWORK: Mapping[str, Grid] = {
     "PazoS": crossed(lr=[1e-3, 0.01], clip=4.0, candidates=3, explore=1e-3, public_batch=32),
 }
 """Few points, as a run takes minutes: enough for one run of each method."""
+
+PROMPT: Mapping[str, Grid] = {
+    "SGD": crossed(lr=[0.02, 0.1, 0.5]),
+    "MeZO": crossed(lr=[1e-4, 1e-3, 1e-2], smoothing=1e-2),
+    "DPSGD": crossed(lr=[0.02, 0.1, 0.5], clip=1.0),
+    "DPZero": crossed(lr=[1e-4, 1e-3, 1e-2], clip=1.0, smoothing=1e-2),
+    "DPMD": crossed(lr=[0.02, 0.1], clip=1.0, public_batch=16),
+    "DopeSGD": crossed(lr=[0.02, 0.1], clip=1.0, public_batch=16),
+    "GEP": crossed(lr=[0.02, 0.1], clip=5.0, residual_clip=1.0, bases=4, public_batch=4),
+    "PazoM": crossed(lr=[0.02, 0.1, 0.5], clip=1.0, public_batch=16),
+    "PazoP": crossed(lr=[0.02, 0.1], clip=1.0, subspace=3, public_batch=16),
+    "PazoS": crossed(lr=[0.02, 0.1], clip=1.0, candidates=3, explore=1e-3, public_batch=16),
+}
+"""A soft prompt in front of a language model: few points and small public batches, as a step takes seconds."""
