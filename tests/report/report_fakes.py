@@ -83,3 +83,22 @@ def comparison() -> list[Entry]:
         entry("MeZO", 0.842, private=False, peak_memory=58.0),
         entry("DP-SGD", 0.931),
     ]
+
+
+def at(name: str, epsilon: float, accuracy: float, **changes: Any) -> Entry:
+    """A private run at this epsilon."""
+    statement = private_statement(epsilon=epsilon, epsilon_spent=0.999 * epsilon)
+    return entry(name, accuracy, statement=statement, **changes)
+
+
+def sweep() -> list[Entry]:
+    """Methods at several epsilons, one of them with public data, in no order."""
+    return [
+        at("DP-SGD", 0.1, 0.881),
+        at("PAZO-P", 0.1, 0.912, trains_on="private and public"),
+        entry("SGD", 0.978, private=False),
+        at("DP-SGD", 3.0, 0.952),
+        at("PAZO-P", 1.0, 0.935, trains_on="private and public"),
+        entry("public only", 0.93, private=False, trains_on="public"),
+        at("DP-SGD", 1.0, 0.941),
+    ]

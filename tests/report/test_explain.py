@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from report_fakes import comparison, entry, private_statement
+from report_fakes import comparison, entry, private_statement, sweep
 
 from sottovoce.report import explain
 
@@ -59,3 +59,25 @@ def test_without_private_runs_no_protection_is_described():
     text = text_of([entry("S", 0.9, private=False)])
     assert "No run on this page has such a bound." in text
     assert "neighbours" not in text
+
+
+def test_each_epsilon_of_the_page_is_turned_into_guesses():
+    text = text_of(sweep())
+    assert "At the 0.999 spent here" in text
+    assert "right at most 74 times in 100" in text
+    assert "It is 53 at epsilon 0.1 and 96 at epsilon 3." in text
+    assert "It is" not in text_of(comparison())
+
+
+def test_a_run_on_public_data_alone_is_explained_and_not_called_a_danger():
+    entries = [one for one in sweep() if one.kind != "reference"]
+    text = text_of(entries)
+    assert "PAZO-P uses both." in text
+    assert "NOT PRIVATE" not in text
+    assert "NOT PRIVATE" not in " ".join(explain.not_covered(entries))
+    assert "public records" not in text_of(comparison())
+
+
+def test_the_sum_counts_every_run():
+    assert "the 5 private runs together" in " ".join(explain.not_covered(sweep()))
+    assert "at most epsilon 5.195, delta 5e-5" in " ".join(explain.not_covered(sweep()))

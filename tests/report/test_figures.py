@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from matplotlib.figure import Figure
 from matplotlib.image import imread
-from report_fakes import comparison, curve, entry
+from report_fakes import NAN, at, comparison, curve, entry, sweep
 
 from sottovoce.report import figures
 from sottovoce.report.entries import ordered
@@ -116,3 +117,60 @@ def test_the_axis_of_accuracies_encloses_them_and_stays_within_0_and_100(low, hi
     assert -1e-9 <= bottom <= low + 1e-9
     assert high - 1e-9 <= top <= 1 + 1e-9
     assert 2 <= len(ticks) <= 7
+
+
+def test_accuracy_against_epsilon_needs_two_epsilons_with_an_accuracy():
+    assert figures.drawable(ordered(comparison()), figures.EPSILON) == []
+    assert figures.drawable(ordered([at("A", 1.0, 0.9), at("A", 0.1, NAN)]), figures.EPSILON) == []
+    names = [one.name for one in figures.drawable(ordered(sweep()), figures.EPSILON)]
+    assert names == ["DP-SGD", "PAZO-P", "public only", "SGD"]
+
+
+def test_the_words_for_accuracy_against_epsilon_tell_every_point():
+    text = figures.describe(ordered(sweep()), figures.EPSILON)
+    assert "against the epsilon of the guarantee, on a logarithmic scale" in text
+    assert "DP-SGD (private) reaches 88.1 % at 0.1, 94.1 % at 1 and 95.2 % at 3" in text.replace("\xa0", " ")
+    assert "public only (public data only, dash-dotted) is level at 93.0 %" in text.replace("\xa0", " ")
+    assert "SGD (NOT PRIVATE, dashed) is level at 97.8 %" in text.replace("\xa0", " ")
+
+
+@pytest.mark.parametrize("theme", [figures.LIGHT, figures.DARK], ids=["light", "dark"])
+def test_accuracy_against_epsilon_shows_every_kind_in_its_colour(theme):
+    picture = figures.draw(ordered(sweep()), figures.EPSILON, theme)
+    assert size_of(picture) == (figures.WIDTH * figures.DENSITY, figures.HEIGHT * figures.DENSITY)
+    for colour in (*theme.colours[:2], theme.reference, theme.ink):
+        assert shows(picture, colour), colour
+    assert not shows(picture, theme.colours[2])
+
+
+def test_the_axis_of_epsilons_is_logarithmic_and_ticked_where_there_are_runs():
+    axes = Figure().add_axes((0.1, 0.1, 0.8, 0.8))
+    figures._frame(axes, figures._lines(ordered(sweep()), figures.EPSILON), figures.EPSILON, figures.LIGHT)
+    assert axes.get_xscale() == "log"
+    assert "(logarithmic)" in axes.get_xlabel()
+    low, high = axes.get_xlim()
+    assert low < 0.1 and 3 < high < 3.5
+    assert list(axes.get_xticks()) == [0.1, 1.0, 3.0]
+    assert [axes.xaxis.get_major_formatter()(tick) for tick in axes.get_xticks()] == ["0.1", "1", "3"]
+
+
+def test_where_methods_end_at_different_epsilons_their_labels_say_where():
+    values = figures._values(figures._lines(ordered(sweep()), figures.EPSILON), figures.EPSILON)
+    assert [value.replace("\xa0", " ") for value in values] == [
+        "95.2 % at 3", "93.5 % at 1", "93.0 %, public data", "97.8 %, not private",
+    ]  # fmt: skip
+    same = ordered([at("A", 0.1, 0.8), at("A", 1.0, 0.9)])
+    assert figures._values(figures._lines(same, figures.EPSILON), figures.EPSILON) == ["90.0\xa0%"]
+
+
+def test_learning_curves_show_the_main_runs_alone():
+    text = figures.describe(ordered(sweep()), "step")
+    assert text.count("DP-SGD") == 1
+
+
+def test_public_data_alone_is_drawn_like_nothing_else():
+    look = figures.styles(ordered(sweep()))
+    public = look["public only"]
+    assert public.colour(figures.LIGHT) == figures.LIGHT.ink
+    assert public.dashes not in {(), *figures.DASHES}
+    assert not public.private

@@ -1,10 +1,11 @@
 import csv
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from report_fakes import INFINITE, NAN, comparison, entry, plain_statement, private_statement
+from report_fakes import INFINITE, NAN, comparison, entry, plain_statement, private_statement, sweep
 
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.report import words, write
@@ -148,7 +149,7 @@ def test_the_csv_has_one_line_for_each_run(demo):
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == [
         "name", "private", "epsilon", "epsilon_spent", "delta", "neighbours", "accuracy", "seconds",
-        "peak_memory_mb", "steps", "note",
+        "peak_memory_mb", "steps", "trains_on", "note",
     ]  # fmt: skip
     assert [row["name"] for row in rows] == ["DP-SGD", "DPZero", "SGD", "MeZO"]
     assert rows[0]["private"] == "True"
@@ -240,3 +241,86 @@ def test_nothing_is_written_when_there_is_nothing_to_report(tmp_path):
     with pytest.raises(ConfigurationError, match="entries is empty"):
         write([], tmp_path / "out", title="", intro="", facts={})
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("sweep"), sweep())
+
+
+def cells(text: str) -> list[list[str]]:
+    """The rows of the first table of the page."""
+    body = text.split("<tbody>")[1].split("</tbody>", maxsplit=1)[0]
+    return [[Page(cell).text for cell in re.findall(r"<t[dh].*?</t[dh]>", row)] for row in body.split("<tr ")[1:]]
+
+
+def test_several_epsilons_get_a_figure_and_its_numbers(swept):
+    _, text, page = swept
+    assert len(page.all("img")) == len(page.all("source")) == 3
+    assert page.text.count("What privacy costs:") == 1
+    assert cells(text) == [
+        ["DP-SGD", "88.1 %", "94.1 %", "95.2 %"],
+        ["PAZO-P", "91.2 %", "93.5 %", "–"],
+        ["public only", "public data 93.0 %"],
+        ["SGD", "not private 97.8 %"],
+    ]
+    assert text.count('colspan="3"') == 2
+
+
+def test_the_best_of_each_epsilon_is_bold(swept):
+    _, text, _ = swept
+    table = text.split("<tbody>")[1].split("</tbody>")[0].replace(words.SPACE, " ")
+    assert [part.split("<")[0] for part in table.split("<strong>")[1:]] == ["94.1 %", "95.2 %", "91.2 %"]
+
+
+def test_one_epsilon_gets_neither(demo):
+    _, text, page = demo
+    assert "against epsilon" not in text
+    assert "matrix" not in text.split("</style>")[1]
+    assert "The runs at epsilon" not in page.text
+
+
+def test_the_table_of_runs_has_one_row_a_method_and_says_at_which_epsilon(swept):
+    _, text, page = swept
+    assert text.count('<tr role="row" class="private">') == 2
+    assert "The runs at epsilon" in page.text.replace("\xa0", " ")
+    assert "The private runs are those at epsilon 1." in page.text
+
+
+def test_the_statement_of_every_run_is_there_in_its_own_figures(swept):
+    _, _, page = swept
+    assert len(page.all("details")) == 4
+    for epsilon in ("0.1", "1", "3"):
+        assert f"({epsilon}, 1e-5)-differential privacy" in page.text
+    assert page.text.count("the same, but for") == 3
+    assert "also run at epsilon 0.1 and 3" in page.text
+    assert "88.1 % in 50.0 s" in page.text
+
+
+def test_warnings_of_any_run_of_a_method_are_seen(tmp_path):
+    warned = entry("A", 0.8, statement=private_statement(epsilon=0.1, warnings=("wide delta",)))
+    _, _, page = written(tmp_path, [entry("A", 0.9), warned])
+    assert "with warnings" in page.text
+    assert "wide delta" in page.text
+
+
+def test_public_data_alone_carries_its_own_mark_and_not_that_of_the_references(swept):
+    _, text, page = swept
+    assert page.text.count("PUBLIC DATA ONLY") == 3  # in the table, below it, on its statement
+    assert "no private record was read" in page.text
+    assert [a.get("class") for a in page.all("strong")].count("mark") == 2
+    row = next(part for part in text.split("<tr ") if 'class="public"' in part and "data-label" in part)
+    assert "NOT PRIVATE" not in row.split("</tr>")[0]
+
+
+def test_programs_get_every_run(swept):
+    path, _, _ = swept
+    with (path.parent / "comparison.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["name"], row["epsilon"]) for row in rows] == [
+        ("DP-SGD", "1.0"), ("DP-SGD", "0.1"), ("DP-SGD", "3.0"), ("PAZO-P", "1.0"), ("PAZO-P", "0.1"),
+        ("public only", ""), ("SGD", ""),
+    ]  # fmt: skip
+    assert [row["trains_on"] for row in rows[2:6]] == ["private", "private and public", "private and public", "public"]
+    values = json.loads((path.parent / "entries.json").read_text())
+    assert [one["kind"] for one in values["entries"]] == ["private"] * 5 + ["public", "reference"]

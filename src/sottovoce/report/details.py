@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sottovoce.privacy.statement import Statement
+from sottovoce.privacy.statement import UNFINISHED, Statement
 from sottovoce.report import words
 from sottovoce.report.entries import Entry
 
@@ -18,9 +18,11 @@ def statement_rows(entry: Entry) -> Rows:
     """The privacy statement. Of a run without privacy: what it says, and no figure that could be taken for a bound."""
     statement = entry.statement
     if not entry.private:
+        public = entry.kind == "public"
+        guarantee = "none is needed: no private record was read" if public else "none: this run is NOT PRIVATE"
         rows: Rows = [
-            ("guarantee", ("none: this run is NOT PRIVATE",)),
-            ("why", (statement.relation,)),
+            ("guarantee", (guarantee,)),
+            ("why", ("trained on public records alone" if public else statement.relation,)),
             ("steps", (f"{statement.steps_run:,} of {statement.steps_planned:,}",)),
             ("warnings", statement.warnings),
         ]
@@ -59,7 +61,7 @@ def _guarantee(statement: Statement) -> str:
 def _spent(statement: Statement) -> str:
     return (
         f"epsilon {words.at_most(statement.epsilon_spent)} after {statement.steps_run:,} of "
-        f"{statement.steps_planned:,} steps"
+        f"{statement.steps_planned:,} steps" + (statement.steps_run < statement.steps_planned) * UNFINISHED
     )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from sottovoce.report import words
-from sottovoce.report.entries import Entry
+from sottovoce.report.entries import Entry, epsilons, main_runs
 
 _NEIGHBOURS = {
     "zero-out": (
@@ -37,10 +37,13 @@ def belief(epsilon: float, delta: float) -> float:
 def sections(entries: Sequence[Entry]) -> list[tuple[str, list[str]]]:
     """Headings and paragraphs."""
     private = [entry for entry in entries if entry.private]
+    kinds = {entry.kind for entry in entries}
     parts = [("What epsilon means", [_epsilon(private)])]
     if private:
         parts.append(("Who is protected", _protected(private)))
-    if len(private) < len(entries):
+    if "public" in kinds:
+        parts.append(("Why a run on public data alone is here", [_public(entries)]))
+    if "reference" in kinds:
         parts.append(("Why runs without privacy are here", [_references(bool(private))]))
     parts.append(("How far to trust the differences", [_chance(entries)]))
     return parts
@@ -52,7 +55,7 @@ def not_covered(entries: Sequence[Entry]) -> list[str]:
     points = list(dict.fromkeys(point for entry in private for point in entry.statement.not_covered))
     if len(private) > 1:
         points.append(_together(private))
-    if len(private) < len(entries):
+    if any(entry.kind == "reference" for entry in entries):
         points.append(
             "the figures and the models of the runs marked NOT PRIVATE: they were computed from the records without "
             "protection, so with records that are really private neither they nor this page may be shown"
@@ -61,7 +64,8 @@ def not_covered(entries: Sequence[Entry]) -> list[str]:
 
 
 def _epsilon(private: Sequence[Entry]) -> str:
-    worst = max(private, key=lambda entry: entry.statement.epsilon_spent).statement if private else None
+    main = main_runs(private) if private else []
+    worst = max(main, key=lambda entry: words.guaranteed(entry.statement)).statement if main else None
     replaced = worst is not None and worst.neighbours == "replace-one"
     otherwise = "had that record been any other" if replaced else "had that record not taken part"
     meaning = (
@@ -72,16 +76,27 @@ def _epsilon(private: Sequence[Entry]) -> str:
     if worst is None:
         return f"{meaning} No run on this page has such a bound."
     question = "which of two values one record had" if replaced else "whether one record took part"
-    guesses = math.ceil(100 * belief(worst.epsilon_spent, worst.delta) - 1e-9)
+    epsilon = words.guaranteed(worst)
+    guesses = _guesses(epsilon, worst.delta)
     right = (
         f"right at most {guesses} times in 100" if guesses < 100 else "free to be right always: this protects little"
     )
+    others = [
+        f"{_guesses(other, worst.delta)} at epsilon {words.at_most(other)}"
+        for other in epsilons(private)
+        if other != worst.epsilon
+    ]
+    elsewhere = f" It is {words.listed(others)}." if others else ""
     return (
-        f"{meaning} At the {words.at_most(worst.epsilon_spent)} spent here, someone who knows all other records, sees "
-        f"everything the run released and must say {question} is {right}, where a blind guess is right 50 times. "
-        f"Delta ({words.at_most(worst.delta)}) is the small probability left outside the bound; it should be well "
-        "below one over the number of records."
+        f"{meaning} At the {words.at_most(epsilon)} spent here, someone who knows all other records, sees "
+        f"everything the run released and must say {question} is {right}, where a blind guess is right 50 times."
+        f"{elsewhere} Delta ({words.at_most(worst.delta)}) is the small probability left outside the bound; it should "
+        "be well below one over the number of records."
     )
+
+
+def _guesses(epsilon: float, delta: float) -> int:
+    return math.ceil(100 * belief(epsilon, delta) - 1e-9)
 
 
 def _protected(private: Sequence[Entry]) -> list[str]:
@@ -90,6 +105,16 @@ def _protected(private: Sequence[Entry]) -> list[str]:
         *(_NEIGHBOURS.get(name, f"Neighbours: {name}.") for name in used),
         "The unit is one record. Who owns several records is protected less: the bound grows with their number.",
     ]
+
+
+def _public(entries: Sequence[Entry]) -> str:
+    both = [entry.name for entry in main_runs(entries) if entry.trains_on == "private and public"]
+    use = f"{words.listed(both)} {'use' if len(both) > 1 else 'uses'} both. " if both else ""
+    return (
+        "Records that everybody may see teach without costing any privacy, so a method that uses them beside the "
+        f"private ones does well even where it learns nothing from those. {use}Judge such a method by its distance "
+        "from the level that the public records give alone, not by its height."
+    )
 
 
 def _references(compared: bool) -> str:
@@ -103,11 +128,12 @@ def _references(compared: bool) -> str:
 
 def _chance(entries: Sequence[Entry]) -> str:
     each = "Each line is one run" if len(entries) > 1 else "This is one run"
+    each = "Each learning curve, and each point against epsilon, is one run" if len(epsilons(entries)) > 1 else each
     text = (
         f"{each}: the next one draws other noise and other batches, so differences of a few tenths of a point mean "
         "little. "
     )
-    if len({entry.private for entry in entries}) > 1:
+    if {"private", "reference"} <= {entry.kind for entry in entries}:
         text += (
             "The headline sets the best private run against the best without privacy; their methods and settings may "
             "differ too, not only the protection. "
@@ -122,6 +148,6 @@ def _together(private: Sequence[Entry]) -> str:
     )
     if len({entry.statement.neighbours for entry in private}) > 1:
         return text
-    epsilon = sum(entry.statement.epsilon_spent for entry in private)
+    epsilon = sum(words.guaranteed(entry.statement) for entry in private)
     delta = sum(entry.statement.delta for entry in private)
     return f"{text} (by simple addition at most epsilon {words.at_most(epsilon)}, delta {words.at_most(delta)})"

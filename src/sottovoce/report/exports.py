@@ -16,7 +16,7 @@ from sottovoce.report.entries import Entry
 SCHEMA = 1
 COLUMNS = (
     "name", "private", "epsilon", "epsilon_spent", "delta", "neighbours", "accuracy", "seconds", "peak_memory_mb",
-    "steps", "note",
+    "steps", "trains_on", "note",
 )  # fmt: skip
 
 
@@ -28,7 +28,7 @@ def to_json(entries: Sequence[Entry], title: str, intro: str, facts: Mapping[str
         "headline": words.headline(entries),
         "intro": intro,
         "facts": dict(facts),
-        "entries": [{**asdict(entry), "private": entry.private} for entry in entries],
+        "entries": [{**asdict(entry), "private": entry.private, "kind": entry.kind} for entry in entries],
     }
     return json.dumps(_plain(values), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -63,6 +63,7 @@ def write_csv(entries: Sequence[Entry], path: Path) -> None:
                     _cell(entry.seconds),
                     _cell(entry.peak_memory),
                     stated.steps_run,
+                    entry.trains_on,
                     entry.note,
                 )
             )

@@ -1,4 +1,4 @@
-"""The learning curves as pictures, for light and for dark pages.
+"""Accuracy against epsilon, and the learning curves, as pictures for light and for dark pages.
 
 Figures are made with Matplotlib's objects directly: its global state (backend, settings, open figures) is neither
 used for a choice nor changed, so that a report may be written from any program and any thread.
@@ -21,7 +21,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from sottovoce.report import words
-from sottovoce.report.entries import Entry
+from sottovoce.report.entries import Entry, Kind, epsilons, main_runs
 
 WIDTH, HEIGHT = 450, 350
 """In CSS pixels; the picture holds twice as many each way, for dense screens and print."""
@@ -30,13 +30,23 @@ LONGEST_NAME = 20
 FONT = "DejaVu Sans"  # comes with Matplotlib: the same picture on every machine
 
 AXES = {"step": "training step", "seconds": "training time in seconds"}
+"""Of the learning curves."""
+EPSILON = "epsilon"
+MOST_TICKS = 6
+_LABELS = {**AXES, EPSILON: "epsilon, smaller protects more"}
+_KINDS: dict[Kind, str] = {
+    "private": "private",
+    "public": "public data only, dash-dotted",
+    "reference": "NOT PRIVATE, dashed",
+}
 
 # At least 4.5 : 1 against the page. Any two, the references' grey included, differ by a CIE76 distance of 12 or more
 # in a simulation (Machado, Oliveira and Fernandes 2009) of each kind of colour blindness; markers differ besides.
 LIGHT_COLOURS = ("#0069b4", "#bf4400", "#0f4c3a", "#8c1c63", "#40391a", "#4f3380")
 DARK_COLOURS = ("#62b8f0", "#f59a4c", "#85ccb7", "#ffbfe8", "#d9d18d", "#987ee6")
 MARKERS = ("o", "s", "D", "^", "v", "P")
-DASHES = ((5, 2.2), (2, 1.6), (7, 1.8, 1.5, 1.8), (1, 1.4))
+DASHES = ((5, 2.2), (2, 1.6), (9, 2), (4, 1.3, 4, 4))
+PUBLIC_DASHES = (6, 1.6, 1.2, 1.6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +74,24 @@ class Style:
     """How one run is drawn, in the figures and in the key beside its name."""
 
     number: int
-    private: bool
+    kind: Kind
+
+    @property
+    def private(self) -> bool:
+        """Whether a guarantee holds."""
+        return self.kind == "private"
 
     def colour(self, theme: Theme) -> str:
-        """Grey for what is not private."""
+        """Grey for what is not private, the ink of the text for what read no private record."""
+        if self.kind == "public":
+            return theme.ink
         return theme.colours[self.number % len(theme.colours)] if self.private else theme.reference
 
     @property
     def dashes(self) -> tuple[float, ...]:
         """Empty for a solid line."""
+        if self.kind == "public":
+            return PUBLIC_DASHES
         return () if self.private else DASHES[self.number % len(DASHES)]
 
     @property
@@ -81,64 +100,120 @@ class Style:
         return MARKERS[self.number % len(MARKERS)]
 
 
+@dataclass(frozen=True)
+class _Line:
+    """What is drawn of one method."""
+
+    entry: Entry
+    style: Style
+    xs: list[float]
+    ys: list[float]
+
+    @property
+    def level(self) -> bool:
+        """Whether it is the same at every x, so that it has a height alone."""
+        return not self.xs
+
+
 def styles(entries: Sequence[Entry]) -> dict[str, Style]:
-    """A style for each run: private ones solid and coloured, the others dashed and grey."""
-    private = [entry.name for entry in entries if entry.private]
-    others = [entry.name for entry in entries if not entry.private]
-    return {
-        name: Style(number, kind)
-        for names, kind in ((private, True), (others, False))
-        for number, name in enumerate(names)
-    }
+    """A style for each method: private ones solid and coloured, the others dashed and grey."""
+    numbers: dict[Kind, int] = {}
+    look: dict[str, Style] = {}
+    for entry in entries:
+        if entry.name not in look:
+            number = numbers.setdefault(entry.kind, 0)
+            look[entry.name] = Style(number, entry.kind)
+            numbers[entry.kind] += 1
+    return look
 
 
 def drawable(entries: Sequence[Entry], across: str) -> list[Entry]:
-    """The runs that have a point to draw."""
-    return [entry for entry in entries if entry.curve(across)[0]]
+    """The methods that have a point to draw, each by its main run."""
+    return [line.entry for line in _lines(entries, across)]
+
+
+def _lines(entries: Sequence[Entry], across: str) -> list[_Line]:
+    look, main = styles(entries), main_runs(entries)
+    if across != EPSILON:
+        found = [_Line(entry, look[entry.name], *entry.curve(across)) for entry in main]
+        return [line for line in found if line.xs]
+    measured = [entry for entry in entries if math.isfinite(entry.accuracy) and entry.epsilon > 0]
+    if len(epsilons(measured)) < 2:
+        return []
+    lines: list[_Line] = []
+    for entry in main:
+        own = sorted((each for each in measured if each.name == entry.name), key=lambda each: each.epsilon)
+        xs = [each.epsilon for each in own if each.private]
+        lines += [_Line(entry, look[entry.name], xs, [each.accuracy for each in own])] if own else []
+    return lines
 
 
 def describe(entries: Sequence[Entry], across: str) -> str:
     """The figure in words, for those who do not see it."""
-    parts: list[str] = []
-    for entry in drawable(entries, across):
-        xs, ys = entry.curve(across)
-        kind = "private" if entry.private else "NOT PRIVATE, dashed"
-        unit = "step " if across == "step" else ""
-        after = " seconds" if across == "seconds" else ""
-        parts.append(
-            f"{entry.name} ({kind}) goes from {words.percent(ys[0])} at {unit}{words.number(xs[0])}{after} "
-            f"to {words.percent(ys[-1])} at {unit}{words.number(xs[-1])}{after}"
-        )
+    lines = _lines(entries, across)
+    if across == EPSILON:
+        parts = [f"{line.entry.name} ({_KINDS[line.entry.kind]}) {_heights(line)}" for line in lines]
+        what = "the epsilon of the guarantee, on a logarithmic scale"
+        return f"Line chart of accuracy on the public test set against {what}. {'; '.join(parts)}."
+    unit, after = ("step ", "") if across == "step" else ("", " seconds")
+    parts = [
+        f"{line.entry.name} ({_KINDS[line.entry.kind]}) goes from {words.percent(line.ys[0])} at "
+        f"{unit}{words.number(line.xs[0])}{after} to {words.percent(line.ys[-1])} at "
+        f"{unit}{words.number(line.xs[-1])}{after}"
+        for line in lines
+    ]
     return f"Line chart of accuracy on the public test set against {AXES[across]}. {'; '.join(parts)}."
 
 
+def _heights(line: _Line) -> str:
+    if line.level:
+        return f"is level at {words.percent(line.ys[0])}"
+    points = zip(line.xs, line.ys, strict=True)
+    return "reaches " + words.listed([f"{words.percent(y)} at {words.at_most(x)}" for x, y in points])
+
+
 def draw(entries: Sequence[Entry], across: str, theme: Theme) -> bytes:
-    """A PNG of the accuracy of each run against ``"step"`` or ``"seconds"``."""
-    shown = drawable(entries, across)
-    look = styles(entries)
+    """A PNG of the accuracy of each method against ``"step"``, ``"seconds"`` or ``"epsilon"``."""
+    lines = _lines(entries, across)
     figure = Figure(figsize=(WIDTH / 100, HEIGHT / 100), dpi=100 * DENSITY, facecolor=theme.surface)
     canvas = FigureCanvasAgg(figure)
-    labels = [_label(figure, entry, across, look[entry.name], theme) for entry in shown]
+    values = _values(lines, across)
+    labels = [_label(figure, line, value, theme) for line, value in zip(lines, values, strict=True)]
     renderer = canvas.get_renderer()
     widest = max(text.get_window_extent(renderer).width for pair in labels for text in pair) / (WIDTH * DENSITY)
     axes = figure.add_axes((0.1, 0.15, max(0.35, 0.84 - widest), 0.77), facecolor=theme.surface)
-    _frame(axes, shown, across, theme)
-    for entry in shown:
-        style = look[entry.name]
-        xs, ys = entry.curve(across)
-        line = Line2D(xs, ys, color=style.colour(theme), linewidth=2.0 if style.private else 1.5, antialiased=True)
-        line.set_linestyle((0, style.dashes) if style.dashes else "-")
-        line.set_solid_capstyle("round")
-        line.set_solid_joinstyle("round")
-        line.set_zorder(4 if style.private else 3)
-        axes.add_line(line)
-        line.set_clip_on(False)
-    lasts = [(xs[-1], ys[-1]) for xs, ys in (entry.curve(across) for entry in shown)]
+    _frame(axes, lines, across, theme)
+    right = axes.get_xlim()[1]
+    for line in lines:
+        style, colour = line.style, line.style.colour(theme)
+        xs, ys = (list(axes.get_xlim()), 2 * line.ys) if line.level else (line.xs, line.ys)
+        drawn = Line2D(xs, ys, color=colour, linewidth=2.0 if style.private else 1.5, antialiased=True)
+        drawn.set_linestyle((0, style.dashes) if style.dashes else "-")
+        drawn.set_solid_capstyle("round")
+        drawn.set_solid_joinstyle("round")
+        drawn.set_zorder(4 if style.private else 3)
+        if across == EPSILON and not line.level:  # each point is a run, and what lies between was not measured
+            drawn.set(marker=style.marker, markersize=5.5)
+        axes.add_line(drawn)
+        drawn.set_clip_on(False)
+    lasts = [(right if line.level else line.xs[-1], line.ys[-1]) for line in lines]
     ends = [(float(x), float(y)) for x, y in axes.transData.transform(lasts)]
-    _place(axes, [look[entry.name] for entry in shown], ends, labels, theme)
+    _place(axes, lines, ends, labels, theme)
     picture = io.BytesIO()
     canvas.print_png(picture, metadata={"Software": None})
     return picture.getvalue()
+
+
+def _values(lines: Sequence[_Line], across: str) -> list[str]:
+    """The last value of each line; where lines end at different epsilons, at which."""
+    private = [line for line in lines if not line.level]
+    differ = across == EPSILON and len({line.xs[-1] for line in private}) > 1
+    suffixes: dict[Kind, str] = {"private": "", "public": ", public data", "reference": ", not private"}
+    return [
+        words.percent(line.ys[-1])
+        + (f" at {words.at_most(line.xs[-1])}" if differ and not line.level else suffixes[line.entry.kind])
+        for line in lines
+    ]
 
 
 def _font(size: float, weight: str = "normal") -> FontProperties:
@@ -153,28 +228,20 @@ def _text(figure: Figure, text: str, font: FontProperties, colour: str) -> Text:
     return made
 
 
-def _label(figure: Figure, entry: Entry, across: str, style: Style, theme: Theme) -> tuple[Text, Text]:
-    """The name of the run, and its last value."""
-    name = entry.name if len(entry.name) <= LONGEST_NAME else f"{entry.name[: LONGEST_NAME - 1]}…"
-    last = words.percent(entry.curve(across)[1][-1])
-    value = last if entry.private else f"{last}, not private"
-    colour = style.colour(theme)
+def _label(figure: Figure, line: _Line, value: str, theme: Theme) -> tuple[Text, Text]:
+    """The name of the method, and its last value."""
+    name = line.entry.name
+    name = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    colour = line.style.colour(theme)
     return _text(figure, name, _font(8.8, "bold"), colour), _text(figure, value, _font(7.6), colour)
 
 
-def _frame(axes: Axes, shown: Sequence[Entry], across: str, theme: Theme) -> None:
-    xs = [x for entry in shown for x in entry.curve(across)[0]]
-    ends = [entry.curve(across)[0][-1] for entry in shown]
-    ys = [y for entry in shown for y in entry.curve(across)[1]]
-    if min(xs) > 0 and max(ends) > 25 * min(ends):
-        axes.set_xscale("log")
-        axes.set_xlim(min(xs), max(xs))
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if max(xs) > 100 * min(xs) else (1.0, 2.0, 5.0)))
+def _frame(axes: Axes, lines: Sequence[_Line], across: str, theme: Theme) -> None:
+    if across == EPSILON:
+        _epsilon_axis(axes, lines)
     else:
-        axes.set_xlim(0 if min(xs) >= 0 else min(xs), max(xs) if max(xs) > 0 else 1)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        _time_axis(axes, lines)
+    ys = [y for line in lines for y in line.ys]
     low, high, ticks = _percents(min(ys), max(ys))
     axes.set_ylim(low, high)
     axes.yaxis.set_major_locator(FixedLocator(ticks))
@@ -193,8 +260,33 @@ def _frame(axes: Axes, shown: Sequence[Entry], across: str, theme: Theme) -> Non
         label.set(fontproperties=_font(8.0), color=theme.muted, usetex=False)
     suffix = " (logarithmic)" if axes.get_xscale() == "log" else ""
     axes.set_xlabel(
-        AXES[across] + suffix, fontproperties=_font(8.2), color=theme.muted, loc="right", labelpad=5, usetex=False
+        _LABELS[across] + suffix, fontproperties=_font(8.2), color=theme.muted, loc="right", labelpad=5, usetex=False
     )
+
+
+def _time_axis(axes: Axes, lines: Sequence[_Line]) -> None:
+    xs = [x for line in lines for x in line.xs]
+    ends = [line.xs[-1] for line in lines]
+    if min(xs) > 0 and max(ends) > 25 * min(ends):
+        axes.set_xscale("log")
+        axes.set_xlim(min(xs), max(xs))
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if max(xs) > 100 * min(xs) else (1.0, 2.0, 5.0)))
+    else:
+        axes.set_xlim(0 if min(xs) >= 0 else min(xs), max(xs) if max(xs) > 0 else 1)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def _epsilon_axis(axes: Axes, lines: Sequence[_Line]) -> None:
+    """Logarithmic, with a tick at each epsilon that was run, or at powers of ten where these are many."""
+    found = sorted({x for line in lines for x in line.xs})
+    margin = (found[-1] / found[0]) ** 0.04
+    axes.set_xscale("log")
+    axes.set_xlim(found[0] / margin, found[-1] * margin)
+    axes.xaxis.set_major_locator(FixedLocator(found) if len(found) <= MOST_TICKS else LogLocator())
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
 
 
 def _percents(lowest: float, highest: float) -> tuple[float, float, list[float]]:
@@ -211,7 +303,7 @@ def _percents(lowest: float, highest: float) -> tuple[float, float, list[float]]
 
 def _place(
     axes: Axes,
-    look: Sequence[Style],
+    lines: Sequence[_Line],
     ends: Sequence[tuple[float, float]],
     labels: Sequence[tuple[Text, Text]],
     theme: Theme,
@@ -222,7 +314,8 @@ def _place(
     box = axes.get_window_extent()
     start = box.x1 + 18 * DENSITY
     heights = spread([end[1] for end in ends], gap=34 * DENSITY, low=box.y0 - 4 * DENSITY, high=box.y1 + 8 * DENSITY)
-    for style, end, height, (name, value) in zip(look, ends, heights, labels, strict=True):
+    for line, end, height, (name, value) in zip(lines, ends, heights, labels, strict=True):
+        style = line.style
         colour = style.colour(theme)
         leader = Line2D(
             [end[0], box.x1 + 3 * DENSITY, start - 5 * DENSITY],

@@ -8,6 +8,7 @@ from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sottovoce.privacy.statement import Statement
     from sottovoce.report.entries import Entry
 
 SPACE = "\N{NO-BREAK SPACE}"
@@ -54,31 +55,87 @@ def at_most(value: float) -> str:
 
 def spent(entry: Entry) -> str:
     """The epsilon that a run spent; of a run without privacy there is none, whatever was accounted."""
-    return at_most(entry.statement.epsilon_spent) if entry.private else NO_GUARANTEE
+    return at_most(guaranteed(entry.statement)) if entry.private else NO_GUARANTEE
+
+
+def guaranteed(statement: Statement) -> float:
+    """The epsilon that holds: the whole plan's where a run was cut off, perhaps because of what it had released."""
+    finished = statement.steps_run == statement.steps_planned
+    return statement.epsilon_spent if finished else max(statement.epsilon, statement.epsilon_spent)
 
 
 def headline(entries: Iterable[Entry]) -> str:
     """What was found, in a sentence or a few, with numbers from the entries."""
-    return " ".join(findings(list(entries)))
+    from sottovoce.report.entries import ordered  # which takes its words from here
+
+    return " ".join(findings(ordered(entries)))
 
 
 def findings(entries: Sequence[Entry]) -> list[str]:
-    """The sentences of the headline, the most important first."""
-    private = _best_first(entry for entry in entries if entry.private)
-    references = _best_first(entry for entry in entries if not entry.private)
-    if not any(entry.private for entry in entries):
-        return [*_nothing_private(references), *_unmeasured(entries)]
+    """The sentences of the headline, the most important first; ``entries`` are in their order."""
+    main = _first_of_each(entries)
+    private = _best_first(entry for entry in main if entry.private)
+    references = _best_first(entry for entry in main if entry.kind == "reference")
+    public = _best_first(entry for entry in main if entry.kind == "public")
+    if not any(entry.private for entry in main):
+        return [*_nothing_private(references or public), *_unmeasured(main)]
     if not private:
-        return ["No private run ended with an accuracy that could be measured.", *_unmeasured(entries)]
+        return ["No private run ended with an accuracy that could be measured.", *_unmeasured(main)]
     best, others = private[0], private[1:]
-    shared = _shared_epsilon(entries)
+    shared = shared_epsilon(main)
     opening = f"At epsilon{SPACE}{shared}, " if shared else ""
     label = "" if shared else f" (epsilon{SPACE}{at_most(best.statement.epsilon)})"
     sentences = [f"{opening}{best.name}{label} reaches {percent(best.accuracy)}{_against(best, references)}."]
+    sentences += _beside_public(private, public)
     for other in others[:2]:
         label = "" if shared else f"epsilon{SPACE}{at_most(other.statement.epsilon)}"
         sentences.append(f"{_introduced(other, label)} reaches {_accuracy_beside(other, best)}{_cost(other, best)}.")
-    return [*sentences, *_unmeasured(entries)]
+    return [*sentences, *_smallest_epsilon(entries), *_unmeasured(main)]
+
+
+def _first_of_each(entries: Iterable[Entry]) -> list[Entry]:
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        first.setdefault(entry.name, entry)
+    return list(first.values())
+
+
+def _beside_public(private: Sequence[Entry], public: Sequence[Entry]) -> list[str]:
+    """What private records add to public ones: without it, a method that uses both would be praised for the latter."""
+    if not public:
+        return []
+    alone = public[0]
+    said = f"The public records alone, without any private one, give {percent(alone.accuracy)}"
+    helped = [entry for entry in private if entry.trains_on == "private and public"]
+    if not helped:
+        return [f"{said}."]
+    best = helped[0]
+    points = round(100 * best.accuracy, 1) - round(100 * alone.accuracy, 1)
+    ending = f"{abs(points):.1f}{SPACE}{_points(abs(points))} {'above' if points > 0 else 'below'}"
+    ending = ending if abs(points) >= 0.05 else "at the same figure"
+    if len(helped) > 1:
+        return [f"{said}; of the methods that use both, {best.name} comes out best, {ending}."]
+    return [f"{said}; {best.name}, which uses both, comes out {ending}."]
+
+
+def _smallest_epsilon(entries: Iterable[Entry]) -> list[str]:
+    """Who copes best with the smallest budget, where there is more than one."""
+    private = [entry for entry in entries if entry.private]
+    if len({entry.epsilon for entry in private}) < 2:
+        return []
+    smallest = min(entry.epsilon for entry in private)
+    there = _best_first(entry for entry in private if entry.epsilon == smallest)
+    if not there:
+        return []
+    best, last = there[0], there[-1]
+    opening = f"At epsilon{SPACE}{at_most(smallest)}, {best.name} reaches {percent(best.accuracy)}"
+    if len(there) == 1:
+        return [f"{opening}."]
+    return [f"{opening}, the most of {len(there)} methods, and {last.name} {percent(last.accuracy)}, the least."]
+
+
+def _points(value: float) -> str:
+    return "point" if f"{value:.1f}" == "1.0" else "points"
 
 
 def _best_first(entries: Iterable[Entry]) -> list[Entry]:
@@ -93,7 +150,8 @@ def _nothing_private(references: Sequence[Entry]) -> list[str]:
     return [f"Nothing here is private: {best.name} reaches {percent(best.accuracy)} without any guarantee."]
 
 
-def _shared_epsilon(entries: Iterable[Entry]) -> str:
+def shared_epsilon(entries: Iterable[Entry]) -> str:
+    """That of all private runs; empty where they differ."""
     found = {at_most(entry.statement.epsilon) for entry in entries if entry.private}
     return found.pop() if len(found) == 1 else ""
 
@@ -107,10 +165,9 @@ def _against(best: Entry, references: Sequence[Entry]) -> str:
         return f", the same as {reference.name} without privacy"
     if points < 0:
         return f", above the {percent(reference.accuracy)} of {reference.name} without privacy"
-    unit = "point" if f"{points:.1f}" == "1.0" else "points"
     return (
         f" where {reference.name} without privacy reaches {percent(reference.accuracy)}: "
-        f"privacy costs {points:.1f}{SPACE}{unit}"
+        f"privacy costs {points:.1f}{SPACE}{_points(points)}"
     )
 
 
