@@ -25,6 +25,7 @@ GENERATOR = torch.Generator().manual_seed(0)
 INPUTS = torch.randn(300, 4, generator=GENERATOR)
 TARGETS = (INPUTS[:, 0] > 0).long()
 DATA = (INPUTS, TARGETS)
+COPY = (INPUTS.clone(), TARGETS.clone())
 
 
 class Items(Dataset[Any]):
@@ -60,7 +61,7 @@ def session(**changes: Any) -> sv.Session:
 def test_ten_lines_train_a_model_privately():
     run = sv.fit(
         model := linear(), sv.losses.cross_entropy, private=DATA, method=sv.DPSGD(lr=1.0), budget=BUDGET, epochs=5,
-        batch_size=60, validate=DATA, metrics={"accuracy": sv.losses.accuracy},
+        batch_size=60, validate=COPY, metrics={"accuracy": sv.losses.accuracy},
     )  # fmt: skip
     assert run.final["accuracy"] > 0.85
     assert run.model is model and run.statement.private
@@ -209,7 +210,9 @@ def test_an_item_that_cannot_be_read_is_told_where_nothing_is_private():
                 raise OSError
             return super().__getitem__(index)
 
-    loop = session(private=Gaps(300), method=sv.SGD(lr=0.1), budget=None, batch_size=300, steps=1)
+    loop = session(
+        private=Gaps(300), example=(torch.zeros(4), 0), method=sv.SGD(lr=0.1), budget=None, batch_size=300, steps=1
+    )
     with pytest.raises(sv.DataError, match=r"item 7 of private= cannot be read"):
         list(loop)
 
@@ -312,10 +315,17 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     ),
     "a list of numbers": ({"private": [1.0, 2.0]}, sv.DataError, "give columns, as in"),
     "an example of another type": (
-        {"private": Items(300), "example": (INPUTS[0].double(), 0)}, sv.DataError, "example= is .*float64",
+        {"example": (INPUTS[0].double(), 0)}, sv.DataError, "example= is .*float64",
     ),
     "text": ({"private": (INPUTS, np.array(["a"] * 300))}, sv.DataError, "not numeric"),
-    "another example": ({"example": (INPUTS[0, :3], TARGETS[0])}, sv.DataError, "example="),
+    "another example": ({"example": (COPY[0][0, :3], 0)}, sv.DataError, "example= is .*float32.3"),
+    "a private example": ({"example": (INPUTS[0], 0)}, sv.DataError, "example= and private= share memory.*a copy of"),
+    "a private item for an example": (
+        {"private": TensorDataset(*DATA), "example": TensorDataset(*DATA)[3]}, sv.DataError, "a public record: give",
+    ),
+    "a data set of items alone": (
+        {"private": Items(300)}, sv.DataError, r"private= is a Items.*example=\(torch.zeros\(3\)",
+    ),
     "a batch above the data": ({"batch_size": 301}, sv.ConfigurationError, "from 1 to the number of records, 300"),
     "an empty batch": ({"batch_size": 0}, sv.ConfigurationError, "batch_size=0"),
     "no batch size": ({"batch_size": None}, sv.ConfigurationError, "batch_size is needed"),
@@ -345,7 +355,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a number for a name": ({"dataset": 3}, sv.ConfigurationError, "dataset=3"),
     "the class of a method": ({"method": sv.DPSGD}, sv.ConfigurationError, "the class DPSGD is not a method"),
     "half a method": ({"method": type("Half", (), {"private": True})()}, sv.ConfigurationError, "not a method"),
-    "a seed in text": ({"seed": "a"}, sv.ConfigurationError, "not 'a'"),
+    "a seed in text": ({"seed": "a"}, sv.ConfigurationError, "seed='a': a whole number is needed"),
     "records in text": (
         {"budget": sv.Budget(epsilon=1, delta=1e-5, neighbours="add-remove"), "records": "a"},
         sv.ConfigurationError, "records='a'",
@@ -458,6 +468,32 @@ def test_the_statement_says_what_it_must():
     assert saved["schema"] == 1 and saved["private"] is True and saved["grids"] == [{"bound": 1.0, "grid": 2.0**-24}]
 
 
+def test_the_statement_says_what_else_is_taken_for_public():
+    run = fit(validate=DATA, example=(torch.zeros(4), 0), evaluate_every=1)
+    assert "the 300 records given as validate= are public; exact metrics on them are" in str(run.statement)
+    assert "the record given as example= is public" in run.statement.assumed
+    assert run.statement.assumed == (*session(example=(torch.zeros(4), 0)).statement.assumed, run.statement.assumed[-1])
+    assert not any("example=" in text or "validate=" in text for text in fit().statement.assumed)
+    plain = fit(validate=COPY, method=sv.SGD(lr=1.0), budget=None)
+    assert not plain.statement.private and not plain.statement.assumed
+
+
+def test_what_the_steps_of_an_unfinished_run_cost_is_not_called_a_guarantee():
+    loop = session()
+    next(loop)
+    assert "after 1 of 10 steps, had just these been planned" in str(loop.statement)
+    for _ in loop:
+        pass
+    assert "after 10 of 10 steps\n" in str(loop.statement)
+
+
+@pytest.mark.parametrize("method", [sv.DPSGD(lr=0.1), sv.DPZero(lr=0.1)])
+def test_under_add_remove_row_position_rounding_is_always_assumed(method: Any):
+    budget = sv.Budget(epsilon=1.0, delta=1e-5, neighbours="add-remove")
+    assert "row-position rounding" in str(session(method=method, budget=budget, records=250, batch_size=25).statement)
+    assert "row-position rounding" not in str(session(method=method).statement)
+
+
 def test_under_add_remove_the_length_of_the_data_is_nowhere():
     budget = sv.Budget(epsilon=1.0, delta=1e-5, neighbours="add-remove")
     texts: list[str] = []
@@ -483,7 +519,7 @@ def test_a_testing_switch_marks_everything():
 def test_a_run_is_saved(tmp_path: Path):
     run = sv.fit(
         linear(), sv.losses.cross_entropy, private=DATA, method=sv.DPZero(lr=0.01), budget=BUDGET, steps=4,
-        batch_size=30, validate=DATA,
+        batch_size=30, validate=COPY,
     )  # fmt: skip
     folder = run.save(tmp_path / "run")
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -499,7 +535,7 @@ def test_a_run_is_saved(tmp_path: Path):
 
 def fit(**changes: Any) -> sv.Run:
     arguments: dict[str, Any] = {
-        "private": DATA, "method": sv.DPSGD(lr=1.0), "budget": BUDGET, "steps": 2, "batch_size": 30, **changes,
+        "private": COPY, "method": sv.DPSGD(lr=1.0), "budget": BUDGET, "steps": 2, "batch_size": 30, **changes,
     }  # fmt: skip
     model = arguments.pop("model", None) or linear()
     return sv.fit(model, arguments.pop("loss", sv.losses.cross_entropy), **arguments)
@@ -517,6 +553,8 @@ class Uneven(Items):
 
 
 NOT_MEASURED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "the private records": ({"validate": COPY}, sv.DataError, "validate= and private= read the same items.*as copies"),
+    "some of them": ({"validate": (COPY[0][5:9], TARGETS[5:9])}, sv.DataError, "validate= and private= share memory"),
     "nothing": ({"validate": (INPUTS[:0], TARGETS[:0])}, sv.DataError, "validate= is empty"),
     "an empty data set": ({"validate": Items(0)}, sv.DataError, "validate= is empty"),
     "another width": (

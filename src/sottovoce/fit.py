@@ -6,7 +6,7 @@ import csv
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from sottovoce.objective.evaluation import evaluating
 from sottovoce.objective.gradients import Loss
 from sottovoce.objective.records import batch_size as count_of
 from sottovoce.objective.records import move, select
+from sottovoce.overlap import refuse_private_as_public
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.privacy.statement import Statement
@@ -58,6 +59,8 @@ class Run:
             writer.writeheader()
             writer.writerows(self.history)
         save_model(self.model, str(folder / "model.safetensors"))
+        # safetensors lets its owner alone read a file; this one is as open as those beside it.
+        (folder / "model.safetensors").chmod((folder / "statement.json").stat().st_mode & 0o777)
         return folder
 
 
@@ -81,6 +84,9 @@ def fit(
 ) -> Run:
     """Train ``model`` in place on private records, within a budget.
 
+    The model is always run in evaluation mode: dropout does nothing, and batch normalisation uses its running
+    statistics.
+
     Args:
         model: the module to train.
         loss: ``loss(model, batch) -> Tensor[B]``, one value for each record.
@@ -92,13 +98,16 @@ def fit(
         steps: the number of steps.
         batch_size: the expected number of records in a step.
         validate: records that the caller declares PUBLIC, in any form that ``private`` may have; exact metrics on them
-            are shown and saved. They are read into memory once.
+            are shown and saved, so private records among them would be published; those that can be found are
+            refused. They are read into memory once.
         metrics: per-example functions like the loss, whose means over ``validate`` are reported; the loss by default.
         evaluate_every: steps between evaluations; a twentieth of the run by default.
         salvage: called with the run so far if it is cut off, by an exception or an interruption, after steps were paid
             for: what was released is public, and so is the model. What cut it off is raised afterwards.
         progress: show a progress bar on standard error; by default only on a terminal.
-        options: the other arguments of `Session`, such as ``update=``, ``dataset=``, ``sampling=``, ``seed=``.
+        options: the other arguments of `Session`, such as ``update=``, ``sampling=``, ``seed=``, and ``dataset=``, the
+            data set's name in the ledger: the first run under a name closes it to others, unless a budget that runs
+            share was opened before (`sottovoce ledger open NAME --grant unsubsampled --epsilon E --delta D`).
 
     Returns:
         The run: the model, its privacy statement and the history of the public metrics.
@@ -109,6 +118,8 @@ def fit(
         raise ConfigurationError(
             f"salvage={salvage!r}: give a function of a run, such as lambda run: run.save(folder)."
         )
+    if validate is not None and getattr(method, "private", True):
+        refuse_private_as_public(private, validate, "validate=")
     known = None if validate is None else as_public(validate, "validate=")
     session = Session(
         model,
@@ -139,9 +150,18 @@ def fit(
                 advance(history[-1] if history else {})
     except BaseException:
         if salvage is not None and session.statement.steps_run:
-            salvage(Run(model, session.statement, history))
+            salvage(Run(model, _statement(session, known), history))
         raise
-    return Run(model, session.statement, history)
+    return Run(model, _statement(session, known), history)
+
+
+def _statement(session: Session, known: Tree | None) -> Statement:
+    """The session's, with what is assumed of the history."""
+    statement = session.statement
+    if known is None or not statement.private:
+        return statement
+    text = f"the {count_of(known)} records given as validate= are public; exact metrics on them are in the history"
+    return replace(statement, assumed=(*statement.assumed, text))
 
 
 def evaluate(model: nn.Module, metric: Loss, public: Any, *, rows: int = 1024) -> float:

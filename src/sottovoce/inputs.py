@@ -9,38 +9,43 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import TensorDataset
+from torch.utils.data import Subset, TensorDataset
 
 from sottovoce.privacy.errors import DataError
-from sottovoce.privacy.quiet import quiet
 from sottovoce.privacy.records import Records
 from sottovoce.privacy.trees import Tree, leaves_of, map_leaves
 
 
-def as_records(private: Any, example: Tree | None = None) -> Records:
+def as_records(private: Any, example: Tree | None = None, public: Any = None) -> Records:
     """Private records from a tree of tensors or arrays, or from a map-style data set of fixed-shape items.
 
     The number of records, and every record's shape and type, are treated as public; no value is looked at.
-    The example is by default a record of zeros.
 
-    A data set's items have the form of the first of them that can be read; an item of another form, or that cannot be
-    read, counts as zero. Where none can be read, a given example alone decides.
+    What has a fixed form (a tree, a TensorDataset or a Subset of one) gives it, and its example is by default a record
+    of zeros. Any other data set could show its form only through an item, and no record may decide how the others are
+    read: a public ``example`` is needed, or ``public`` data, whose first record then serves. It alone fixes structure,
+    shapes and types. Each item is converted to it; one that cannot be read, has another shape, or whose values the
+    example's types cannot hold (2.5 or NaN among integers) counts as zero, and nothing tells so. The references
+    without privacy name such an item.
+
+    Raises:
+        DataError: the data, as a whole, are not records; the example has another form; or there is none.
     """
     name = "private="
-    private = _unwrapped(private)
-    if _is_tree(private):
-        source = _tree_of(private, name)
+    if (tree := tensors_of(private)) is not None:
+        source = _tree_of(tree, name)
         return Records(source, _checked(example, _one_of(source)))
     _check_items(private, name)
-    form = _first_readable(private)
-    if form is not None:
-        return Records(private, _checked(example, map_leaves(torch.zeros_like, form)), as_tree)
-    if example is None:
+    if (tensors := _tensors_behind(private)) is not None:
+        return Records(private, _checked(example, _one_of(tensors)), as_tree)
+    if example is None and public is None:
         raise DataError(
-            "no item of private= can be read as a record: private[0] to private[len(private) - 1] must be numbers, "
-            "arrays or tensors, or tuples and dicts of them. Give tables as arrays, such as frame.to_numpy()."
+            f"private= is a {type(private).__name__}, a data set of items, and no private record may decide what form "
+            "they have: give one public record of that form as example=, such as example=(torch.zeros(3), "
+            "torch.tensor(0)) for pairs of three inputs and a label, or example=public[0]. It fixes the shapes and "
+            "types of all; an item that does not fit them counts as zero."
         )
-    return Records(private, as_tree(example), as_tree)
+    return Records(private, _first_of(public) if example is None else as_tree(example), as_tree)
 
 
 def as_public(public: Any, name: str) -> Tree:
@@ -49,16 +54,12 @@ def as_public(public: Any, name: str) -> Tree:
     Raises:
         DataError: they are not records of one form; the message says why, as nothing in them is private.
     """
-    public = _unwrapped(public)
-    if _is_tree(public):
-        return _tree_of(public, name)
+    if (tree := tensors_of(public)) is not None:
+        return _tree_of(tree, name)
     _check_items(public, name)
     items: list[Tree] = []
     for index in range(len(public)):
-        try:
-            items.append(as_tree(public[index]))
-        except Exception as error:
-            raise DataError(f"item {index} of {name} cannot be read: {type(error).__name__}: {error}") from error
+        items.append(_public_item(public, index, name))
         if form_of(items[index]) != form_of(items[0]):
             raise DataError(
                 f"item {index} of {name} is {form_of(items[index])}, item 0 is {form_of(items[0])}: one form is needed."
@@ -90,12 +91,18 @@ def _one_of(source: Tree) -> Tree:
     return map_leaves(lambda leaf: torch.zeros(leaf.shape[1:], dtype=leaf.dtype), source)
 
 
-def _unwrapped(data: Any) -> Any:
-    return data.tensors if isinstance(data, TensorDataset) else data
+def tensors_of(data: Any) -> Tree | None:
+    """The tree of tensors or arrays that the data are, or that a TensorDataset holds; None for any other data set."""
+    if isinstance(data, TensorDataset) and type(data).__getitem__ is TensorDataset.__getitem__:
+        return data.tensors
+    return data if isinstance(data, Tensor | np.ndarray | tuple | list | Mapping) else None
 
 
-def _is_tree(data: Any) -> bool:
-    return isinstance(data, Tensor | np.ndarray | tuple | list | Mapping)
+def _tensors_behind(data: Any) -> Tree | None:
+    """The tensors that nested subsets choose items from."""
+    while type(data) is Subset:
+        data = data.dataset
+    return data.tensors if isinstance(data, TensorDataset) and tensors_of(data) is not None else None
 
 
 def _as_tensor(leaf: Any) -> Tensor:
@@ -146,17 +153,19 @@ def _check_items(data: Any, name: str) -> None:
         raise DataError(f"{name} is empty: at least one record is needed.")
 
 
-def _first_readable(private: Any) -> Tree | None:
-    """The form of the items. One unreadable item must not decide whether a run can start, so others are tried."""
-    for index in range(len(private)):
-        try:
-            with quiet(torch.device("cpu"), index):
-                return as_tree(private[index])
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # some libraries' errors derive from it
-            continue
-    return None
+def _first_of(public: Any) -> Tree:
+    """The first public record."""
+    if (tree := tensors_of(public)) is not None:
+        return map_leaves(lambda leaf: leaf[0], _tree_of(tree, "public="))
+    _check_items(public, "public=")
+    return _public_item(public, 0, "public=")
+
+
+def _public_item(items: Any, index: int, name: str) -> Tree:
+    try:
+        return as_tree(items[index])
+    except Exception as error:
+        raise DataError(f"item {index} of {name} cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _checked(example: Tree | None, form: Tree) -> Tree:

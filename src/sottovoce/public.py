@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, Subset, TensorDataset
 
-from sottovoce.inputs import as_tree
+from sottovoce.inputs import as_tree, tensors_of
 from sottovoce.objective.directions import Key
 from sottovoce.objective.module import ModuleObjective
 from sottovoce.objective.records import select, stack
@@ -29,12 +27,11 @@ class PublicData:
     def __init__(self, records: Any, objective: ModuleObjective) -> None:
         self._objective = objective
         self._items: Any = None
-        if isinstance(records, TensorDataset):
-            records = records.tensors
-        if hasattr(records, "__getitem__") and not isinstance(records, tuple | list | dict | Tensor | np.ndarray):
+        tree = tensors_of(records)
+        if tree is None and hasattr(records, "__getitem__"):
             self._items, self.count = records, len(records)
         else:
-            self._tree = as_tree(records)
+            self._tree = as_tree(records if tree is None else tree)
             lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves_of(self._tree)}
             if len(lengths) != 1 or None in lengths:
                 raise DataError(f"the arrays of public= have leading dimensions {lengths}: one number of records.")
@@ -72,45 +69,3 @@ def _finite(gradients: Tensor) -> Tensor:
             "a gradient on public records is not finite: a public record is, or the model has diverged (lower lr=)."
         )
     return gradients
-
-
-def refuse_private_as_public(private: Any, public: Any) -> None:
-    """Refuse public data that is the private data: the same object, overlapping memory, or common items.
-
-    What is equal in value but lies elsewhere cannot be found without a comparison that reads private records.
-    """
-    mend = "public= must be other records: give the public ones alone, as copies if they are interleaved (.clone())."
-    if private is public:
-        raise DataError(f"public= is the same object as private=: {mend}")
-    (base, own), (other, given) = _rows_of(private), _rows_of(public)
-    if base is not None and base is other and (own is None or given is None or set(own) & set(given)):
-        raise DataError(f"public= and private= read the same items of one data set: {mend}")
-    spans = [[_span(leaf) for leaf in _tensors(data)] for data in (private, public)]
-    for start, stop in spans[0]:
-        for first, last in spans[1]:
-            if start < last and first < stop:
-                raise DataError(f"public= and private= share memory: {mend}")
-
-
-def _rows_of(data: Any) -> tuple[Any, Sequence[int] | None]:
-    """The data set behind nested subsets, and which of its items; None for all."""
-    rows: Sequence[int] | None = None
-    while isinstance(data, Subset):
-        own = [int(index) for index in data.indices]
-        rows = own if rows is None else [own[row] for row in rows]
-        data = data.dataset
-    return (data, rows) if isinstance(data, Dataset) and not isinstance(data, TensorDataset) else (None, None)
-
-
-def _tensors(data: Any) -> list[Tensor]:
-    if isinstance(data, TensorDataset):
-        data = data.tensors
-    if not isinstance(data, tuple | list | dict | Tensor | np.ndarray):
-        return []
-    return [leaf for leaf in leaves_of(as_tree(data)) if leaf.numel()]
-
-
-def _span(leaf: Tensor) -> tuple[int, int]:
-    """The memory from a tensor's first element to its last."""
-    reach = sum((size - 1) * stride for size, stride in zip(leaf.shape, leaf.stride(), strict=True))
-    return leaf.data_ptr(), leaf.data_ptr() + (reach + 1) * leaf.element_size()

@@ -22,13 +22,15 @@ from sottovoce.objective.gradients import Loss
 from sottovoce.objective.module import ModuleObjective
 from sottovoce.objective.probe import probe
 from sottovoce.objective.strategies import Strategy
+from sottovoce.overlap import refuse_private_as_public
 from sottovoce.places import ledger_path
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.curator import Curator
 from sottovoce.privacy.errors import ConfigurationError, PlanViolation, PrivacyWarning
 from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.statement import Statement, state
-from sottovoce.public import PublicData, refuse_private_as_public
+from sottovoce.privacy.trees import Tree, leaves_of
+from sottovoce.public import PublicData
 from sottovoce.reference import plain_batches, plain_statement
 from sottovoce.update import Estimate, Update, Updater
 
@@ -52,6 +54,9 @@ class Session:
     exception of its own, may go on where it was; whatever is raised inside a step ends the run, and a run that ended
     before its last step says so when it is asked for more.
 
+    The model is always run in evaluation mode, whatever mode it is in: dropout does nothing, and batch normalisation
+    uses its running statistics. Its own mode is back afterwards.
+
     Attributes:
         steps: the number of steps.
         steps_run: steps whose update was applied. The statement counts those that were paid for, which is one more
@@ -71,8 +76,14 @@ class Session:
         records: the public number of records that rate and divisor are made from. It defaults to the data's
             length; under ``neighbours="add-remove"`` it must be given, independently of the data.
         update: momentum, weight decay, schedule and averaging.
-        example: one public record, for padding and every check; by default zeros.
-        dataset: the owner's name for the data set, under which the ledger adds up all runs.
+        example: one public record, for padding and every check; by default zeros. Where ``private`` is a data set of
+            the user's own it is needed (unless ``public`` is there, whose first record then serves), and alone says
+            what form a record has: an item that cannot be converted to it counts as zero.
+        dataset: the owner's name for the data set, under which a durable ledger keeps its budget over all runs. The
+            first run with a new name has the data set to itself: whatever it releases, another is refused, and a run
+            that is killed after it released something closes the data set too. For a budget that several full-batch
+            or single-pass runs share, open it before the first of them: ``sottovoce ledger open NAME --grant
+            unsubsampled --epsilon E --delta D``.
         ledger: another ledger than the default one; only with ``dataset=``.
         seed: the seed of public randomness (directions). Noise and batches cannot be seeded.
         strategy: how the model is evaluated near x: ``"fast"``, ``"lean"`` (inference memory) or ``"auto"``.
@@ -106,7 +117,9 @@ class Session:
         if update is not None and not isinstance(update, Update):
             raise ConfigurationError(f"update={update!r}: give Update(momentum=..., schedule=..., ...).")
         max_physical_batch = whole("max_physical_batch", max_physical_batch)
-        data = as_records(private, example)
+        if method.private and example is not None:
+            refuse_private_as_public(private, example, "example=")
+        data = as_records(private, example, public)
         sampler = resolve(
             sampling,
             records=_public_count(data.count, records, budget),
@@ -118,7 +131,8 @@ class Session:
         self.steps = sampler.steps
         self.steps_run = 0
         self.objective = ModuleObjective(model, loss, strategy=strategy, example=data.example)
-        self._key = Key(seed)
+        self._example_was_given = example is not None
+        self._key = _key_of(seed)
         self._ended: str | None = None
         self._updater = Updater(update or Update(), self.objective.parameters, lr=method.lr, steps=self.steps)
         self._public = _public_data(method, public, private, self.objective)
@@ -135,7 +149,9 @@ class Session:
                 device=self.objective.parameters.device,
                 max_physical_batch=max_physical_batch,
             )
-            self._report = probe(self.objective, data.example, self._curator.physical_rows)
+            self._report = probe(
+                self.objective, data.example, self._curator.physical_rows, stands_in=_stands_in(data.example, example)
+            )
             rehearsal = self._moment(0, self._key.fold("rehearsal"))
             self._curator.rehearse(lambda batch: method.step(batch, rehearsal))
             self._estimates = self._private_estimates(method, self._curator)
@@ -145,7 +161,8 @@ class Session:
         else:
             assert isinstance(method, PlainMethod)
             size = int(sampler.largest_expected_batch() if batch_size is None else batch_size)
-            self._report = probe(self.objective, data.example, min(size, max_physical_batch))
+            rows = min(size, max_physical_batch)
+            self._report = probe(self.objective, data.example, rows, stands_in=_stands_in(data.example, example))
             method.check(self.objective)
             device = self.objective.parameters.device
             plain = plain_batches(data, size=size, steps=self.steps, key=self._key, device=device)
@@ -202,7 +219,11 @@ class Session:
             self._curator.close()
 
     def epsilon(self) -> float:
-        """What the steps so far have spent, at the budget's delta; infinite without privacy."""
+        """What the steps so far cost, at the budget's delta, if their number was fixed beforehand; infinite without
+        privacy.
+
+        A run that is stopped because of what it released has the guarantee of its whole plan, which is the budget.
+        """
         return math.inf if self._curator is None else self._curator.epsilon()
 
     @property
@@ -221,11 +242,14 @@ class Session:
         if self._curator is None:
             return plain_statement(self.method, steps=self.steps, steps_run=self.steps_run)
         assumed: list[str] = []
-        if self._report.row_position_rounding and self._curator.budget.neighbours == "add-remove":
+        if self._curator.budget.neighbours == "add-remove":  # always: losses are probed, and on made-up records
+            seen = "the example's losses " + ("do" if self._report.row_position_rounding else "do not")
             assumed.append(
-                "row-position rounding: a row's last bits depend on its slot in the padded batch, and records move "
-                "between slots when one is added or removed"
+                f"row-position rounding: a row's last bits may depend on its slot in the padded batch ({seen}), and "
+                "records move between slots when one is added or removed"
             )
+        if self._example_was_given:
+            assumed.append("the record given as example= is public")
         if self._public is not None:
             assumed.append(
                 f"the {self._public.count} records given as public= are public, and chosen without the private ones"
@@ -260,6 +284,20 @@ class Session:
     def _plain_estimates(self, method: PlainMethod, batches: Iterator[Any]) -> Generator[Estimate]:
         for number, records in enumerate(batches):
             yield method.plain_step(records, self.objective, self._key.fold(number))
+
+
+def _stands_in(used: Tree, given: Any) -> bool:
+    """Whether the example in use is but a record of zeros: none was given, and no public record serves."""
+    return given is None and not any(bool(leaf.any()) for leaf in leaves_of(used))
+
+
+def _key_of(seed: Any) -> Key:
+    try:
+        return Key(seed)
+    except ConfigurationError:
+        raise ConfigurationError(
+            f"seed={seed!r}: a whole number is needed, from which the public randomness starts."
+        ) from None
 
 
 def _checked_method(method: Any, budget: Budget | None) -> Method | PlainMethod:

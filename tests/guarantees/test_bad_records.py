@@ -158,7 +158,7 @@ def test_an_item_that_cannot_be_read_contributes_zero(bad: str):
     for kind in ("null", bad):
         with sv.testing.fixed_entropy("items"), sv.testing.expose_answers():
             session = sv.Session(
-                model(), NullRecord(), private=Broken(kind), method=METHODS["DPZero"],
+                model(), NullRecord(), private=Broken(kind), example=(torch.zeros(5), 0), method=METHODS["DPZero"],
                 budget=sv.Budget(epsilon=1.0, delta=1e-3), sampling="full-batch", steps=2,
             )  # fmt: skip
             for _ in session:

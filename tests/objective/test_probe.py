@@ -53,7 +53,9 @@ def test_an_error_in_the_loss_shows_with_its_own_traceback():
     def broken(model, batch):
         return model(batch[0][:, :5]).sum(1)
 
-    with pytest.raises(QueryError, match=r"RuntimeError on the public example.*\[16, 6\], \[16\]\]: mat1") as caught:
+    with pytest.raises(
+        QueryError, match=r"RuntimeError on the public example.*float32\[16, 6\], int64\[16\]: mat1"
+    ) as caught:
         probe(ModuleObjective(nn.Linear(6, 3), broken), EXAMPLE, 16)
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert any(entry.name == "broken" for entry in caught.traceback) or caught.value.__cause__.__traceback__
@@ -92,7 +94,7 @@ def test_mixing_that_only_nan_reveals_is_found():
             return x + 0 * x.sum()
 
     objective = ModuleObjective(Network(Fragile()), cross_entropy)
-    with pytest.raises(QueryError, match="among NaN"):
+    with pytest.raises(QueryError, match="when the other rows held NaN"):
         probe(objective, EXAMPLE, 16)
 
 
@@ -247,3 +249,77 @@ def test_dictionaries_and_many_leaves_pass():
 def test_an_impossible_batch_size_is_refused():
     with pytest.raises(ConfigurationError, match="at least 1"):
         probe(ModuleObjective(nn.Linear(6, 3), cross_entropy), EXAMPLE, 0)
+
+
+def refusal(loss=cross_entropy, *, model=None, example=EXAMPLE, **how):
+    with warnings.catch_warnings(), pytest.raises(QueryError) as caught:
+        warnings.simplefilter("error")  # the error is all that is said
+        probe(ModuleObjective(model or nn.Linear(6, 3), loss), example, 16, **how)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("factor", "word"), [(torch.inf, "inf"), (-torch.inf, "-inf"), (torch.nan, "NaN")])
+def test_a_loss_that_is_not_finite_on_the_example_is_refused(factor, word):
+    def spoilt(model, batch):
+        return cross_entropy(model, batch) * factor
+
+    assert f"the loss of the public example is {word}: such records count as zero" in refusal(spoilt)
+    assert f"a record of zeros is {word}, and no made-up one's is finite" in refusal(spoilt, stands_in=True)
+
+
+def test_weights_that_are_not_finite_are_not_taken_for_a_loss_without_a_model():
+    model = nn.Linear(6, 3)
+    with torch.no_grad():
+        model.weight.fill_(torch.nan)
+    assert "check the model's values" in refusal(model=model, stands_in=True)
+    assert "check the model's values" in refusal(model=model)
+
+
+def test_a_half_precision_model_that_overflows_is_refused():
+    def steep(model, batch):
+        return losses.cross_entropy(model, batch) * 60_000 * 100
+
+    assert "float16?" in refusal(steep, model=nn.Linear(6, 3).half(), example=(torch.zeros(6).half(), EXAMPLE[1]))
+
+
+def test_a_loss_that_only_zeros_spoil_asks_for_an_example():
+    def normalised(model, batch):
+        return cross_entropy(model, (batch[0] / batch[0].norm(dim=1, keepdim=True), batch[1]))
+
+    assert "the public example is NaN" in refusal(normalised)
+    with pytest.warns(ObjectiveWarning, match="record of zeros is NaN.*typical public record as example=") as caught:
+        probe(ModuleObjective(nn.Linear(6, 3), normalised), EXAMPLE, 16, stands_in=True)
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        probe(ModuleObjective(nn.Linear(6, 3), normalised), (torch.ones(6), EXAMPLE[1]), 16)
+
+
+@pytest.mark.parametrize(
+    ("records", "model", "mend"),
+    [
+        (torch.float64, torch.float32, "`.float()` or `.astype('float32')`, or the model with `.double()`"),
+        (torch.uint8, torch.float32, "convert the records with `.float()` or `.astype('float32')`]"),
+        (torch.float32, torch.bfloat16, "convert the records with `.bfloat16()`, or the model with `.float()`]"),
+    ],
+)
+def test_types_that_do_not_agree_are_named_with_the_mend(records, model, mend):
+    text = refusal(model=nn.Linear(6, 3).to(model), example=(torch.zeros(6, dtype=records), EXAMPLE[1]))
+    given, wanted = (str(dtype).removeprefix("torch.") for dtype in (records, model))
+    assert f"in a batch of {given}[16, 6], int64[16]:" in text
+    assert f"[part 1 of the records is {given}, the model {wanted}: " in text
+    assert mend in text
+
+
+def test_types_are_not_blamed_for_what_they_did_not_do():
+    assert "convert" not in refusal(example=(torch.zeros(5, dtype=torch.float64), EXAMPLE[1]))
+
+    def broken(model, batch):
+        raise ValueError("a bug")
+
+    assert refusal(broken, example=(torch.zeros(6, dtype=torch.uint8), EXAMPLE[1])).endswith("a bug")
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.CrossEntropyLoss(reduction="none"), F.cross_entropy])
+def test_a_loss_of_torch_itself_is_told_how_it_is_called(loss):
+    assert "a loss is called as loss(model, batch): use sv.losses.cross_entropy" in refusal(loss)

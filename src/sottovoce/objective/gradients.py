@@ -24,7 +24,7 @@ from sottovoce.privacy.errors import QueryError
 Engine = Literal["vmap", "loop"]
 
 _ROWS_BYTES = 1 << 30
-"""Rows are mapped in chunks whose gradients together stay below this size."""
+"""Rows are mapped in chunks of one shape, whose gradients together stay below this size."""
 
 
 class _LossOfModel(nn.Module):
@@ -69,7 +69,7 @@ def by_vmap(model: nn.Module, loss: Loss, parameters: ParameterVector, records: 
     if rows == size:
         return _flat(list(mapped(values, records).values()), parameters)
     found = torch.empty(size, parameters.numel(), dtype=parameters.dtype, device=parameters.device)
-    for start in range(0, size, rows):
+    for start in (min(start, size - rows) for start in range(0, size, rows)):  # the last overlaps: one shape
         part = mapped(values, select(records, slice(start, start + rows)))
         found[start : start + rows] = _flat(list(part.values()), parameters)
     return found

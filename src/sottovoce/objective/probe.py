@@ -6,6 +6,7 @@ measured here, bit for bit, in several companies at the batch shape that private
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from torch.nn.modules.dropout import _DropoutNd  # pyright: ignore[reportPrivate
 from sottovoce.objective.caller import warn_caller
 from sottovoce.objective.evaluation import evaluating
 from sottovoce.objective.gradients import Engine
+from sottovoce.objective.hints import how_losses_are_called, how_types_agree, short
 from sottovoce.objective.module import ModuleObjective
 from sottovoce.objective.records import Tree, leaves_of, map_leaves, move, repeat
 from sottovoce.objective.strategies import ObjectiveWarning, choose
@@ -52,7 +54,9 @@ class ProbeReport:
     seconds_per_evaluation: float
 
 
-def probe(objective: ModuleObjective, example: Tree, batch_size: int, *, gradients: bool = False) -> ProbeReport:
+def probe(
+    objective: ModuleObjective, example: Tree, batch_size: int, *, gradients: bool = False, stands_in: bool = False
+) -> ProbeReport:
     """Run the loss on copies and variations of one public record, and refuse what would break the guarantee.
 
     Args:
@@ -60,9 +64,11 @@ def probe(objective: ModuleObjective, example: Tree, batch_size: int, *, gradien
         example: one public record, without a batch dimension.
         batch_size: the shape of the private micro-batches; what a kernel rounds depends on it.
         gradients: whether to examine per-example gradients as well.
+        stands_in: whether the example is a record of zeros in the place of one that was not given.
 
     Raises:
-        QueryError: the loss raises, has a wrong shape or type, mixes records, or changes the model's state.
+        QueryError: the loss raises, has a wrong shape or type, is not finite, mixes records, or changes the model's
+            state.
     """
     if batch_size < 1:
         raise ConfigurationError(f"batch_size={batch_size} was given; at least 1 is needed.")
@@ -72,6 +78,7 @@ def probe(objective: ModuleObjective, example: Tree, batch_size: int, *, gradien
     _refuse_batch_statistics(objective.module)
     _warn_of_untouched_statistics(objective.module)
     _refuse_changed_state(objective, example, batch_size)
+    _refuse_losses_that_are_not_finite(objective, example, stands_in=stands_in)
     random = _is_random(objective, example, batch_size)
     companies = _compare_companies(objective.losses_from_seed, objective.module, example, batch_size)
     _settle_strategy(objective, example)
@@ -97,10 +104,43 @@ def _run_on_example(objective: ModuleObjective, records: Tree) -> None:
     except QueryError:
         raise
     except Exception as error:
-        shapes = [list(leaf.shape) for leaf in leaves_of(records)]
+        forms = ", ".join(f"{short(leaf.dtype)}{list(leaf.shape)}" for leaf in leaves_of(records))
         raise QueryError(
-            f"the loss raised {type(error).__name__} on the public example, in a batch of shapes {shapes}: {error}"
+            f"the loss raised {type(error).__name__} on the public example, in a batch of {forms}: {error}"
+            + (how_losses_are_called(objective.loss) or how_types_agree(objective, records))
         ) from error
+
+
+def _refuse_losses_that_are_not_finite(objective: ModuleObjective, example: Tree, *, stands_in: bool) -> None:
+    """A loss that is infinite or NaN wherever one looks would cost the whole budget and teach nothing."""
+    if math.isfinite(value := _largest(objective, example)):
+        return
+    given = "NaN" if math.isnan(value) else f"{value}"
+    if not stands_in:
+        raise QueryError(f"the loss of the public example is {given}: {_NOTHING_TO_LEARN}")
+    if not any(math.isfinite(_largest(objective, record)) for record in variants(example).values()):
+        raise QueryError(
+            f"the loss of a record of zeros is {given}, and no made-up one's is finite: {_NOTHING_TO_LEARN}"
+        )
+    warn_caller(
+        f"the loss of a record of zeros is {given}. It stands for a public example, on which everything is checked and "
+        "with which batches are padded: give a typical public record as example=.",
+        ObjectiveWarning,
+    )
+
+
+_NOTHING_TO_LEARN = (
+    "such records count as zero, so this run would spend its budget on noise; check the model's values, its type "
+    "(float16?), log(0), division by zero."
+)
+
+
+def _largest(objective: ModuleObjective, record: Tree) -> float:
+    """The record's loss in a batch of copies; NaN also if the model does not take it."""
+    try:
+        return float(objective.losses_from_seed(repeat(record, 2)).max())
+    except Exception:
+        return math.nan
 
 
 def _refuse_batch_statistics(module: nn.Module) -> None:
@@ -262,10 +302,10 @@ def _compare_companies(
             continue
         if not (torch.equal(found[0], alone[0]) and torch.equal(found[-1], alone[-1])):
             raise QueryError(
-                f"the loss of a record depends on the other records of its batch: the example's changed among {name}. "
-                f"{_culprit(evaluate, module, copies, company)} Each record's loss must depend on that record "
-                "alone, or the guarantee does not hold: replace what computes across the batch (batch "
-                "normalisation, batch-wide softmax, in-batch negatives) by per-record operations."
+                "the loss of a record depends on the other records of its batch: the example's own was another when "
+                f"the other rows held {name}. {_culprit(evaluate, module, copies, company)} Each record's loss must "
+                "depend on that record alone, or the guarantee does not hold: replace what computes across the batch "
+                "(batch normalisation, batch-wide softmax, in-batch negatives) by per-record operations."
             )
         compared.append(name)
     return tuple(compared)
