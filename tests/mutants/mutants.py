@@ -112,6 +112,11 @@ MUTANTS = [
     Mutant("what failed inside the room speaks", CURATOR, "raise failure", "return answer(*arguments)",
            "tests/guarantees/test_escapes.py::"
            "test_what_fails_inside_the_room_leaves_without_words_cause_or_variables"),
+    Mutant("the first record decides what form all others must have", "inputs.py",
+           "return Records(private, _first_of(public) if example is None else as_tree(example), as_tree)",
+           "return Records(private, map_leaves(torch.zeros_like, as_tree(private[0])), as_tree)",
+           "tests/guarantees/test_item_forms.py::"
+           "test_the_type_of_one_record_does_not_decide_whether_others_count[float-an integer]"),
     Mutant("items draw from one stream", "privacy/records.py",
            'with quiet(torch.device("cpu"), seed + index):  # what one item draws, no other item feels',
            "with __import__('contextlib').nullcontext():",

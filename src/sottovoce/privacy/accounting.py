@@ -18,6 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context
 from functools import cache, lru_cache, reduce
 from importlib.metadata import version
 from typing import get_args
@@ -92,22 +93,6 @@ def epsilon(events: Sequence[Event], delta: float, neighbours: Neighbours = "zer
     return _epsilon(_merge(events), float(delta), _is_replacement(neighbours))
 
 
-def delta(events: Sequence[Event], epsilon: float, neighbours: Neighbours = "zero-out") -> float:
-    """The smallest delta such that the events are (epsilon, delta)-DP, or a little more; see `epsilon`.
-
-    Raises:
-        ConfigurationError: for a negative epsilon or a malformed event.
-    """
-    _check(epsilon=epsilon)
-    releases, replace = _merge(events), _is_replacement(neighbours)
-    full = gaussian_delta(releases.full_mu * (1 + replace), epsilon)
-    if not releases.subsampled:
-        return full
-    at = float(epsilon) / (1 + replace)
-    curve, _ = _refined_curve(releases, lambda _curve, _near: at, _LOG_MASS)
-    return min(full, math.exp(min(0.0, curve(at) + float(np.logaddexp(0, at)) * replace)))
-
-
 def calibrate(events_of: Callable[[float], Sequence[Event]], budget: Budget) -> float:
     """The smallest noise multiplier whose events fit the budget, or a little more; never less.
 
@@ -164,6 +149,11 @@ def gaussian_mu_for(epsilon: float, delta: float) -> float:
     _check(epsilon, delta)
     target = math.log(delta) - 1e-13
     return 1 / _least(lambda sigma: _log_gaussian_delta(1 / sigma, epsilon) - target, 1.0, 1e-14)
+
+
+def rounded_down(epsilon: float, digits: int = 4) -> float:
+    """To so many digits: a run of what is said to be left must not be refused."""
+    return float(Context(prec=digits, rounding=ROUND_FLOOR).create_decimal_from_float(epsilon))
 
 
 def accountant_name(events: Sequence[Event]) -> str:

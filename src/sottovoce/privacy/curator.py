@@ -130,7 +130,11 @@ class Curator(Secret):
         self._lock = threading.Lock()
 
     def epsilon(self, steps: int | None = None) -> float:
-        """The budget spent after so many steps (those run so far by default); infinite under a testing switch."""
+        """What so many steps (by default those run so far) cost, had just these been planned; see the statement.
+
+        Whoever decides to stop by what was released has the guarantee of the whole plan: the budget. Infinite under a
+        testing switch.
+        """
         if self.switches:
             return math.inf
         events = first_steps(self.plan.events(self.noise_multiplier), self.steps_run if steps is None else steps)
@@ -202,10 +206,8 @@ class Curator(Secret):
         for taken in self._taken:
             left.remove(taken)
         if share not in left:
-            raise PlanViolation(
-                f"a release of share {share} is not in the plan (left on this batch: {left or 'nothing'}); the "
-                "data was not looked at. A method declares its releases in its plan."
-            )
+            asked = f"a release of share {share} is not in the plan (left on this batch: {left or 'nothing'})"
+            raise PlanViolation(f"{asked}; the data was not looked at. A method declares its releases in its plan.")
         self._taken.append(share)
 
     def _release(self, step: int, query: Query, bound: float, share: float) -> Tensor:

@@ -69,10 +69,8 @@ class Evaluator:
         answer: Any = query(self._records.examples(self._rows, self._device))
         if not self._fits(answer, query):
             given = f"{tuple(answer.shape)} and {answer.dtype}" if isinstance(answer, Tensor) else type(answer).__name__
-            raise QueryError(
-                f"the query {query.name!r} gave {given} for {self._rows} records; it must return a "
-                f"floating-point tensor of shape ({self._rows}, {query.width}), one row for each record."
-            )
+            needed = f"a floating-point tensor of shape ({self._rows}, {query.width}), one row for each"
+            raise QueryError(f"the query {query.name!r} gave {given} for {self._rows} records; it must give {needed}.")
         self._probed.add(kind)
 
     def sums(

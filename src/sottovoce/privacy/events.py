@@ -36,8 +36,7 @@ def first_steps(events: Iterable[Event], steps: int) -> tuple[Event, ...]:
     """The events of a run that stopped after ``steps`` steps."""
     kept: list[Event] = []
     for event in events:
-        if steps <= 0:
-            break
-        kept.append(replace(event, steps=min(event.steps, steps)))
+        if steps > 0:
+            kept.append(replace(event, steps=min(event.steps, steps)))
         steps -= event.steps
     return tuple(kept)

@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from sottovoce.privacy import errors, run_lock
-from sottovoce.privacy.accounting import epsilon, gaussian_mu, gaussian_mu_for
+from sottovoce.privacy.accounting import epsilon, gaussian_epsilon, gaussian_mu, gaussian_mu_for, rounded_down
 from sottovoce.privacy.budget import Budget, Neighbours
 from sottovoce.privacy.events import Event, first_steps
 
@@ -59,6 +59,7 @@ CREATE TRIGGER marks_update BEFORE UPDATE ON marks WHEN NEW.mark < OLD.mark OR N
     OR EXISTS (SELECT 1 FROM entries WHERE kind = 'settle' AND subject = OLD.run_id) {_REFUSE}
 """
 _TABLES = "SELECT name, sql FROM sqlite_master ORDER BY name"
+_TERMS = "epsilon {epsilon:g}, delta {delta:g}, {neighbours}, per {unit}, grant {grant}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +167,9 @@ class Ledger:
     Made by `Ledger.open` or `Ledger.in_memory`. Threads may share it; a forked child has to open its own.
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: Path | None) -> None:
+    def __init__(self, connection: Any, path: Path | None = None) -> None:
+        if not isinstance(connection, sqlite3.Connection):
+            raise errors.ConfigurationError(f"Ledger({connection!r}): use Ledger.open(path), or Ledger.in_memory().")
         self.path, self._owner, self._mutex = path, os.getpid(), threading.RLock()
         self._connection = connection
         connection.row_factory = sqlite3.Row
@@ -221,7 +224,8 @@ class Ledger:
         with self._transaction():
             terms = self._terms(name, budget, grant)
         if asked != {key: terms[key] for key in asked}:
-            raise errors.LedgerConflict(f"data set {name!r} was opened for good with {terms}; asked for: {asked}.")
+            was, asks = f"data set {name!r} was opened for good with {_TERMS.format(**terms)}", _TERMS.format(**asked)
+            raise errors.LedgerConflict(f"{was}; asked for: {asks}. Give the same, or give other records a new name.")
 
     def reserve(self, *, budget: Budget, events: Sequence[Event], dataset: str | None = None) -> Reservation:
         """Reserve a run's whole plan, durably, or refuse it. No data has been looked at when this is called.
@@ -292,9 +296,9 @@ class Ledger:
         """What a run counts in the filter, and its plan's epsilon, or a refusal."""
         terms = self._terms(name, budget, "single")
         what, others = f"data set {name!r}", self.runs(name)
-        asked, owned = (budget.neighbours, budget.unit), (terms["neighbours"], terms["unit"])
-        if asked != owned:
-            raise errors.LedgerConflict(f"{what} protects {owned} in all its runs; this one asks for {asked}.")
+        relation = "neighbours {neighbours!r} per {unit}".format_map
+        if (asked := relation(asdict(budget))) != (owned := relation(terms)):
+            raise errors.LedgerConflict(f"{what} has {owned} in all its runs, this one {asked}: change its budget.")
         subsampled = any(event.sampling == "poisson" and event.rate < 1 for event in plan)
         settle = "`sottovoce ledger settle` returns what an interrupted run did not use."
         if terms["grant"] == "single":
@@ -303,6 +307,8 @@ class Ledger:
                 why = "subsampled runs cannot share a data set yet" if subsampled else "it was granted to one run"
                 by = f"{holder.run_id} ({holder.state}, started {holder.started}, {holder.mark} steps)"
                 advice = settle if holder.state == "dead" and not holder.mark else "Use another data set."
+                shared = "`sottovoce ledger open NAME --grant unsubsampled --epsilon E --delta D`, before the first,"
+                advice += (not subsampled) * f" {shared} lets full-batch and single-pass runs share a budget."
                 raise errors.BudgetExhausted(f"the budget of {what} is taken by run {by}, and {why}. {advice}")
             cost, limit = epsilon(plan, terms["delta"], terms["neighbours"]), terms["epsilon"]
             if not cost <= limit:
@@ -316,8 +322,9 @@ class Ledger:
         left = Fraction(limit) ** 2 - _squares(others)
         if mu > limit or Fraction(mu) ** 2 > left:
             costs = f"the run needs mu = {mu:.6g}, and {what} has {math.sqrt(left):.6g} of {limit:.6g} left"
-            advice = settle if any(run.state == "dead" for run in others) else "`sottovoce ledger show` says what fits."
-            raise errors.BudgetExhausted(f"{costs}. Give the run a smaller epsilon. {advice}")
+            fits = f"a run of epsilon {rounded_down(gaussian_epsilon(math.sqrt(left), terms['delta'])):g}"
+            advice = settle if any(run.state == "dead" for run in others) else "Give the run a smaller epsilon."
+            raise errors.BudgetExhausted(f"{costs}: {fits} at delta {terms['delta']:g}. {advice}")
         return {"plan_epsilon": None, "mu": mu}
 
     def _advance(self, run_id: str, mark: int, up_to: int) -> None:
@@ -449,8 +456,8 @@ def _problem(path: Path) -> str | None:
     try:
         with contextlib.closing(_connect(path, mode)) as file, contextlib.closing(sqlite3.connect(":memory:")) as model:
             model.executescript(_SCHEMA)
-            asked = [f"PRAGMA {pragma}" for pragma in ("application_id", "user_version", "quick_check")]
-            (application,), (version,), (health,) = (file.execute(question).fetchone() for question in asked)
+            pragmas = ("application_id", "user_version", "quick_check")
+            (application,), (version,), (health,) = (file.execute(f"PRAGMA {each}").fetchone() for each in pragmas)
             if application != _APPLICATION:
                 return "this is not a Sottovoce ledger"
             if version != _FORMAT:

@@ -46,7 +46,7 @@ ERROR_BOUND = 2.0**-42
 _FRACTION_BITS = 24
 _TAIL = 2**44  # of 2**64: U1 below 2**-20 or at least 1 - 2**-20
 _PAIRS = 2**13  # a chunk's arrays stay in the second-level cache
-_LARGEST_FLOAT_NORMAL = 9.5  # the smallest float u1 is 2**-64, and sqrt(-2 log 2**-64) < 9.42
+_LARGEST_SCALE = 2.0**62 / 9.5  # the smallest float u1 is 2**-64, and sqrt(-2 log 2**-64) < 9.42
 _WORD = 64
 
 libmp: Any = _libmp  # the bare functions: no context, so nobody's precision is read or changed
@@ -73,11 +73,9 @@ def rounded_normals(count: int, scale: float, entropy: Entropy) -> NDArray[np.in
     mpmath loses at most 16 bits of the precision it is asked for). ``scale`` is the standard deviation in
     cells of the grid. How long a call takes depends on the noise, never on what it is added to.
     """
-    if not (0 < scale < math.inf and scale * _LARGEST_FLOAT_NORMAL < 2.0**62):
-        raise ConfigurationError(
-            f"the noise's standard deviation is {scale!r} cells of the grid; it must be positive and below "
-            f"{2.0**62 / _LARGEST_FLOAT_NORMAL:.3g}, so that the noise fits into 64-bit integers"
-        )
+    if not 0 < scale < _LARGEST_SCALE:
+        needed = f"it must be positive and below {_LARGEST_SCALE:.3g}, so that the noise fits into 64-bit integers"
+        raise ConfigurationError(f"the noise's standard deviation is {scale!r} cells of the grid; {needed}")
     if count < 0:
         raise ConfigurationError(f"{count} draws were asked for; the count must not be negative")
     rounded = np.empty(count + count % 2, dtype=np.int64)

@@ -19,7 +19,7 @@ class Records(Secret):
 
     Args:
         source: a tree of tensors with one common leading dimension, or, with ``as_tree``, any map-style data set.
-        example: one public record, which pads batches.
+        example: one public record, which pads batches and alone says what form every item must have.
         as_tree: turns one item of a data set into a tree of tensors; None if the source is a tree itself.
     """
 
@@ -42,7 +42,7 @@ class Records(Secret):
     def batch(self, indices: Indices, size: int, device: torch.device, seed: int = 0) -> tuple[Tree, Tensor]:
         """Records padded with examples to exactly ``size`` rows, and which rows hold a readable record."""
         padded = self.examples(size, torch.device("cpu"))
-        kept = torch.zeros(size, dtype=torch.bool)
+        kept = torch.arange(size) < len(indices)
         if self._as_tree is None:
             chosen = torch.as_tensor(indices)
 
@@ -50,7 +50,6 @@ class Records(Secret):
                 target[: len(chosen)] = leaf[chosen.to(leaf.device)].to(target.device)
 
             map_leaves(fill, padded, self._source)
-            kept[: len(chosen)] = True
         else:
             for row, index in enumerate(indices.tolist()):
                 with quiet(torch.device("cpu"), seed + index):  # what one item draws, no other item feels
@@ -71,10 +70,14 @@ class Records(Secret):
         return map_leaves(keep, self.examples(len(leaves_of(fetched)[0]), device), fetched)
 
     def _fill_row(self, as_tree: Callable[[Any], Tree], padded: Tree, row: int, index: int) -> bool:
-        """Copy one item into its row; one that cannot be read, or is misshapen, is not kept."""
+        """Copy one item into its row, in the example's types; one that does not fit its form is not kept.
+
+        Numbers become floating-point ones as they are, and integers if nothing is lost: 3.0 does, 2.5 and NaN do not.
+        """
 
         def write(target: Tensor, leaf: Tensor) -> None:
-            if leaf.shape != target.shape[1:] or leaf.dtype != target.dtype:
+            fits = leaf.dtype == target.dtype or (target.is_floating_point() and not leaf.is_complex())
+            if leaf.shape != target.shape[1:] or not (fits or torch.equal(leaf.to(target.dtype).to(leaf.dtype), leaf)):
                 raise ValueError
             target[row] = leaf
 

@@ -41,10 +41,9 @@ class Poisson:
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1 or self.records < 1 or self.steps < 1:
-            given = (
-                f"rate={self.rate}, records={self.records}, steps={self.steps}: the sampling rate, batch_size / records"
-            )
-            raise ConfigurationError(f"{given}, lies in (0, 1]; at least one record and one step are needed.")
+            given = f"rate={self.rate}, records={self.records}, steps={self.steps}"
+            needed = "the sampling rate, batch_size / records, lies in (0, 1]; at least one record and one step"
+            raise ConfigurationError(f"{given}: {needed} are needed.")
 
     def event(self, noise_multiplier: float) -> Event:
         """One Poisson-subsampled Gaussian a step."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from sottovoce.privacy.accounting import accountant_name
 from sottovoce.privacy.curator import Curator
-from sottovoce.privacy.sampling import Poisson
 
 SCHEMA = 1
 
@@ -28,12 +27,19 @@ NOT_COVERED = (
 )
 UNNAMED = "not named: this run is accounted alone, not tracked across runs"
 WIDE_DELTA = "delta {:g} is above 1/records = {:.3g}: publishing a random record whole would satisfy it"
+UNFINISHED = ", had just these been planned; the run may have been stopped for what it released: see the guarantee"
+ASSUMED = ("the operating system's entropy is uniform and secret", "a row of a query depends on its own record alone")
 EXACT = "exact: the ideal continuous Gaussian, rounded to the grid, from the operating system's entropy"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What is guaranteed, about whom, under which assumptions, and what is not covered."""
+    """What is guaranteed, about whom, under which assumptions, and what is not covered.
+
+    The guarantee is ``epsilon``, that of the whole plan, and holds whenever and for whatever reason a run ended.
+    ``epsilon_spent`` is what the steps that were run cost if their number was fixed beforehand: it is no guarantee of
+    a run that was stopped because of what it had released.
+    """
 
     private: bool
     epsilon: float
@@ -58,14 +64,14 @@ class Statement:
 
     def to_json(self) -> str:
         """The statement as JSON; an epsilon that does not exist is null."""
-        values = asdict(self)
-        finite = {key: None if value in (math.inf, -math.inf) else value for key, value in values.items()}
+        finite = {key: None if value in (math.inf, -math.inf) else value for key, value in asdict(self).items()}
         return json.dumps(finite, indent=2)
 
     def __str__(self) -> str:
         rows = {
             "guarantee": f"({self.epsilon:g}, {self.delta:g})-differential privacy, per {self.unit}",
-            "spent": f"epsilon {self.epsilon_spent:.4g} after {self.steps_run} of {self.steps_planned} steps",
+            "spent": f"epsilon {self.epsilon_spent:.4g} after {self.steps_run} of {self.steps_planned} steps"
+            + (self.steps_run < self.steps_planned) * UNFINISHED,
             "neighbours": f"{self.neighbours}: {self.relation}",
             "sampler": "; ".join("{sampling}, rate {rate:.6g}, {steps} steps".format(**part) for part in self.sampler),
             "noise": f"multiplier {self.noise_multiplier:.6g}, {self.noise}",
@@ -87,9 +93,7 @@ def state(curator: Curator, assumed: Iterable[str] = ()) -> Statement:
     """The statement of a run so far."""
     budget, count, tested = curator.budget, curator.record_count, ", ".join(curator.switches)
     events = curator.plan.events(curator.noise_multiplier)
-    counts_public = budget.neighbours != "add-remove"
-    sampler = curator.plan.stages[0].sampler
-    known = sampler.records if isinstance(sampler, Poisson) else count  # public under add-remove too
+    known = getattr(curator.plan.stages[0].sampler, "records", count)  # public under add-remove too
     return Statement(
         private=not tested,
         epsilon=math.inf if tested else budget.epsilon,
@@ -107,13 +111,10 @@ def state(curator: Curator, assumed: Iterable[str] = ()) -> Statement:
         accountant=accountant_name(events),
         dataset=f"{curator.dataset!r}, tracked over runs in the ledger" if curator.dataset else UNNAMED,
         public=(
-            "every record's shape and type" + counts_public * f", and the number of records, {count}",
+            "every record's shape and type"
+            + (budget.neighbours != "add-remove") * f", and the number of records, {count}",
             "the plan (sampler, steps, clips), the initial model and every released answer",
         ),
-        assumed=(
-            "the operating system's entropy is uniform and secret",
-            "a row of a query depends on its own record alone",
-            *assumed,
-        ),
+        assumed=() if tested else (*ASSUMED, *assumed),
         warnings=(WIDE_DELTA.format(budget.delta, 1 / known),) if budget.delta > 1 / known else (),
     )

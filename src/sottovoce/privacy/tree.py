@@ -77,10 +77,8 @@ def prefix_sums(factorisation: Factorisation, *, length: int, width: int, scale:
     replayable ``entropy`` must belong to this running sum alone.
     """
     if factorisation not in ("toeplitz", "fenwick") or length < 1 or width < 1 or not 0 < scale <= LARGEST_SCALE:
-        raise ConfigurationError(
-            f"A running sum needs noise 'toeplitz' or 'fenwick', a length and width of at least 1, and a scale above "
-            f"0 and at most 2^45 grid units, not {factorisation!r}, {length}, {width} and {scale}."
-        )
+        needed = "noise 'toeplitz' or 'fenwick', a length and width of at least 1, and a scale in (0, 2^45] grid units"
+        raise ConfigurationError(f"A running sum needs {needed}, not {factorisation!r}, {length}, {width} and {scale}.")
     return (_ToeplitzSums if factorisation == "toeplitz" else _FenwickSums)(length, width, scale, entropy)
 
 
@@ -97,10 +95,8 @@ class PrefixSums(Secret):
         Raises `PlanViolation` past the planned length.
         """
         if self.prefix >= self._length or leaf.shape != (self._width,) or leaf.dtype != np.int64:
-            raise PlanViolation(
-                f"This running sum of {self._length} planned prefixes has ended, or a leaf is not {self._width} 64-bit "
-                "integers. Start a new running sum, on records that this one has not used."
-            )
+            why = f"of {self._length} planned prefixes has ended, or a leaf is not {self._width} 64-bit integers"
+            raise PlanViolation(f"This running sum {why}. Start a new one, on records that this one has not used.")
         # If this is interrupted half way the sum has ended: no leaf counts twice, no prefix lacks a node's noise.
         prefix, self.prefix = self.prefix + 1, self._length
         noisy = self._release(prefix, leaf)

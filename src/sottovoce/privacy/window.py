@@ -37,10 +37,9 @@ class Window(Secret):
         if leaf <= self._leaf or width != self._width:
             raise PlanViolation(f"this batch is in its running sum already, or width {width} is not {self._width}.")
         if not 2**10 * self.grid <= sensitivity <= self._plan.sensitivities[leaf]:
-            raise PlanViolation(
-                f"leaf {leaf} was planned with sensitivity {self._plan.sensitivities[leaf]} on a grid of {self.grid}, "
-                f"and bound / block size is {sensitivity}: too much, or nothing but rounding. Skip it or plan for it."
-            )
+            planned = f"leaf {leaf} was planned with {self._plan.sensitivities[leaf]} on a grid of {self.grid}"
+            why = f"the sensitivity, bound / block size, is {sensitivity}: too much, or nothing but rounding"
+            raise PlanViolation(f"{why}; {planned}. Skip it or plan for it.")
         self._leaf = leaf
 
     def add(self, sums: NDArray[np.int64], *, noiseless: bool) -> NDArray[np.float64]:
