@@ -23,7 +23,6 @@ import sottovoce
 from sottovoce import Budget, Ledger, cli, config, ledger_path
 from sottovoce.balances import balances
 from sottovoce.cli import build as cli_build
-from sottovoce.cli import ledger as cli_ledger
 from sottovoce.cli.support import to_json
 from sottovoce.privacy.accounting import calibrate
 from sottovoce.privacy.curator import Curator
@@ -371,7 +370,7 @@ def test_references_train_without_a_budget_and_say_so(here: Path, run: Run, meth
         ('"toy:load"', '"toy:load"\nrecord = 3', "[data] record is not known: did you mean 'records'?"),
         ('"toy:load"', '"toy:odd"', "gave the key 'valid', which is not known: did you mean 'validate'?"),
         ('"toy:load"', '"toy:swapped"', "differ in form: they are taken as the private records and the PUBLIC"),
-        ('"toy:load"', '"toy:shared"', "gave the same array as 'private' and as 'validate'"),
+        ('"toy:load"', '"toy:shared"', "gave private records as 'validate'"),
         ('"toy:load"', '"toy:no_model"', "[data] toy:no_model gave a int: a dict with the keys private"),
         ('"toy:load"', '"toy:load"\nrecords = 0', "private= is empty"),
         ('"toy:Net"', '"toy:no_model"', "[model] toy:no_model gave a int: a torch.nn.Module is needed"),
@@ -547,7 +546,7 @@ def test_a_run_of_what_is_shown_to_be_left_is_not_refused(here: Path, run: Run):
         first.lease(1)
         first.settle(1)
         balance = next(each for each in balances(ledger) if each.name == name)
-        shown = float(cli_ledger._left(balance).removeprefix("a run of epsilon ").split()[0])
+        shown = float(balance.left_in_words.removeprefix("a run of epsilon ").split()[0])
         left = document(run("ledger", "show", "--dataset", name, "--json"))["datasets"][0]["epsilon_left"]
         assert shown <= left < shown * 1.001
         for epsilon in (shown, left):

@@ -5,6 +5,7 @@ from importlib.metadata import version
 from sottovoce import losses, testing
 from sottovoce.fit import Run, evaluate, fit
 from sottovoce.methods import DPMD, DPSGD, GEP, SGD, DopeSGD, DPZero, MeZO, PazoM, PazoP, PazoS
+from sottovoce.objective.strategies import ObjectiveWarning
 from sottovoce.places import ledger_path
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import (
@@ -41,6 +42,7 @@ __all__ = [
     "LedgerConflict",
     "LedgerCorrupt",
     "MeZO",
+    "ObjectiveWarning",
     "PazoM",
     "PazoP",
     "PazoS",

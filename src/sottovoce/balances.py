@@ -1,4 +1,4 @@
-"""What is left of each data set's budget, read off the ledger's journal."""
+"""What is left of each data set's budget, read off the ledger's journal, and how a person is told."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from sottovoce.privacy.accounting import gaussian_epsilon, rounded_down
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.ledger import Grant, Ledger
 
@@ -25,6 +26,40 @@ class Balance(Budget):
     mu_spent: float | None
     spent: float
     remaining: float
+
+    @property
+    def epsilon_spent(self) -> float:
+        """What all runs so far amount to, live reservations included, at the data set's delta."""
+        if self.mu_spent is None:
+            return self.epsilon * self.spent
+        return gaussian_epsilon(self.mu_spent, self.delta) if self.mu_spent else 0.0
+
+    @property
+    def epsilon_left(self) -> float:
+        """The epsilon of the largest single run that still fits, at the data set's delta; never above it."""
+        if self.mu_limit is None or self.remaining in (0, 1):
+            return self.epsilon * self.remaining
+        return rounded_down(gaussian_epsilon(self.mu_limit * math.sqrt(self.remaining), self.delta), digits=6)
+
+    @property
+    def terms(self) -> str:
+        """The budget in words."""
+        return f"epsilon {self.epsilon:g}, delta {self.delta:g}, {self.neighbours}, per {self.unit}"
+
+    @property
+    def spent_in_words(self) -> str:
+        """What is spent, as a table shows it."""
+        if self.mu_spent is None:
+            return "all" if self.spent else "nothing"
+        return f"epsilon {self.epsilon_spent:.4g} ({self.spent:.1%})"
+
+    @property
+    def left_in_words(self) -> str:
+        """What is left, as a table shows it."""
+        if self.spent >= 1:
+            return "nothing"
+        share = f" ({math.floor(self.remaining * 1000) / 1000:.1%})" if self.mu_limit else ""
+        return f"a run of epsilon {rounded_down(self.epsilon_left):.4g}{share}"
 
 
 def balances(ledger: Ledger) -> list[Balance]:

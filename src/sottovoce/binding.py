@@ -78,8 +78,10 @@ def convert(where: str, value: Any, hint: Any) -> Any:
     try:
         return _converted(value, hint)
     except _Mismatch:
+        choices = _choices(hint)
+        given = "" if choices and isinstance(value, str) else f", {_kind(value)} was given"
         raise ConfigurationError(
-            f"{where} = {value!r}: {_guess(value, _choices(hint))}{describe(hint)} is needed, {_kind(value)} was given."
+            f"{where} = {value!r}: {_guess(value, choices)}{describe(hint)} is needed{given}."
         ) from None
 
 

@@ -156,7 +156,7 @@ def parse(document: Mapping[str, Any]) -> Config:
     method = _method(tables["method"])
     loss, metrics = _loss(tables["loss"])
     return Config(
-        data=_named("data", tables["data"], data.names(), lambda _: (_built_in_data, data_keys)),
+        data=_data(tables["data"]),
         model=_named("model", tables["model"], models.names(), lambda name: (_builder(name), _model_keys)),
         loss=loss,
         metrics=metrics,
@@ -223,6 +223,20 @@ def _named(
     return Named(name=name, options=options if ":" in name else _bind(table, options, *keys_of(name)))
 
 
+def _data(given: Mapping[str, Any]) -> Named:
+    """Of what is built in, images alone can be named: texts need a tokeniser, which a name does not say."""
+    kinds = {name: data.spec(name).kind for name in data.names()}
+    kind = kinds.get(given["name"]) if isinstance(given.get("name"), str) else None
+    images = tuple(name for name, each in kinds.items() if each == "images")
+    if kind not in (None, "images"):
+        loader = f"sottovoce.tasks.data.{'weights' if kind == 'weights' else 'load_texts'}({given['name']!r})"
+        raise ConfigurationError(
+            f"[data] name = {given['name']!r} holds {kind}, and only images can be named here ({', '.join(images)}): "
+            f"name a function of your own, as 'package.module:factory', that makes tensors of {loader}."
+        )
+    return _named("data", given, images, lambda _: (_built_in_data, data_keys))
+
+
 def _builder(name: str) -> Callable[..., Any]:
     return getattr(models, name.replace("-", "_"))
 
@@ -273,7 +287,7 @@ def _loss(given: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     name = _name("loss", options, tuple(LOSSES))
     default = ["accuracy", "loss"] if name in _CLASSIFYING else ["loss"]
     metrics = _bind("loss", options, _loss_keys).get("metrics", default)
-    known = ("loss", *METRICS, *LOSSES)
+    known = dict.fromkeys(("loss", *METRICS, *LOSSES))
     for metric in metrics:
         if metric not in known and ":" not in metric:
             raise ConfigurationError(

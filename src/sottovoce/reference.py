@@ -30,8 +30,9 @@ def plain_batches(records: Records, *, size: int, steps: int, key: Key, device: 
         if not bool(kept.all()):
             bad = int(order[:size][~kept.numpy()][0])
             raise DataError(
-                f"item {bad} of private= cannot be read, or has another shape or type than the others; private[{bad}] "
-                "shows which. A private method would count it as zero; mend or leave out the item."
+                f"item {bad} of private= cannot be read, or cannot be converted to the example's shapes and types; "
+                f"private[{bad}] shows which. A private method would count it as zero; mend or leave out the item, or "
+                "give another example=."
             )
         yield batch
         order = order[size:]

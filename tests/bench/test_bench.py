@@ -142,6 +142,17 @@ def test_every_contestant_of_a_seed_starts_from_the_same_model(tmp_path: Path):
     assert not torch.equal(next(iter(cold.parameters())), next(iter(first.model().parameters())))
 
 
+def test_tables_are_written_from_what_stands_there_without_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    arguments = ["bench", "tables", "tiny", "--out", str(tmp_path), "--tables-only"]
+    refused = CliRunner().invoke(cli.app, arguments)
+    assert refused.exit_code == 2 and "holds no run yet" in refused.output
+    cells = plan.report(extent(methods=("DP-SGD",)), {"DP-SGD": '{"lr": 0.5}'})
+    run_all(cells[:-1], tmp_path / "runs.csv", workers=1, tell=quiet)
+    monkeypatch.setattr(runner, "run", None)
+    assert CliRunner().invoke(cli.app, arguments).exit_code == 0
+    assert "1 to 2 seeds in a cell" in (tmp_path / "tables.md").read_text()
+
+
 # --- the control -------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,8 @@ from sottovoce.cli.train import train
 app = typer.Typer(
     name="sottovoce",
     help="Train models on sensitive records under differential privacy. Start with `sottovoce demo`.",
-    epilog="Exit codes: 0 success, 1 failure, 2 something given is wrong, 3 the budget is not enough, 4 the ledger.",
+    epilog="Exit codes: 0 success, 1 failure, 2 something given is wrong, 3 the budget is not enough, 4 the ledger, "
+    "130 interrupted, 143 terminated.",
     no_args_is_help=True,
     rich_markup_mode="markdown",  # in the other mode, [data] in a help text is taken for a style
     pretty_exceptions_enable=False,  # a traceback with local variables would print private records
@@ -47,12 +48,15 @@ def demo(
         entries = run_demo(out, seed=seed, progress=False if quiet else None)
         output.document = {"report": out.absolute() / "report.html", "entries": entries}
         if not as_json:
-            from sottovoce.report.entries import table
+            from sottovoce.report.entries import main_runs, table
 
             Console().print(table(entries))
-            for entry in entries:
+            main = main_runs(entries)
+            for entry in main:
                 if entry.private:
                     output.text(f"\n{entry.name}: {entry.statement}")
+            if others := len(entries) - len(main):
+                output.text(f"\nThe statements of the {others} runs at other epsilons are in the report.")
             output.text(f"\nOpen {out / 'report.html'} in a browser.")
 
 

@@ -14,7 +14,7 @@ import typer
 from sottovoce.bench import figures, plan, shapes, tables
 from sottovoce.bench.contestants import CONTESTANTS, find
 from sottovoce.bench.plan import Extent
-from sottovoce.bench.runner import Row, run_all
+from sottovoce.bench.runner import REPORT, Row, read, run_all
 from sottovoce.bench.similarity import gamma
 from sottovoce.bench.starts import StartKey, load, start_of
 from sottovoce.cli.support import AsJson, Output, command
@@ -46,6 +46,9 @@ def run_tables(
     quick: Annotated[bool, typer.Option("--quick", help="Few cells, within ten minutes.")] = False,
     workers: Annotated[int, typer.Option(help="Processes, of one thread each if more than one.")] = 1,
     device: Annotated[str, typer.Option(help="Where models are: cpu or cuda.")] = "cpu",
+    tables_only: Annotated[
+        bool, typer.Option("--tables-only", help="Run nothing: write tables and figures from what stands in OUT.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="The folder; by default out/bench/SETTING.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -70,7 +73,13 @@ def run_tables(
             device=device,
         )
         folder = out or Path("out") / "bench" / setting.replace(":", "-").replace("=", "-").replace(",", "-")
-        rows = _run(extent, folder / "runs.csv", workers=workers, side=side and not quick, output=output)
+        table = folder / "runs.csv"
+        if tables_only:
+            rows = read(table)
+            if not rows:
+                raise ConfigurationError(f"--tables-only: {table} holds no run yet; leave the option out to run some.")
+        else:
+            rows = _run(extent, table, workers=workers, side=side and not quick, output=output)
         written = write(rows, folder, extent, _similarities(rows, extent, folder / ".starts"))
         output.document = {
             "folder": folder.absolute(),
@@ -132,7 +141,7 @@ def write(rows: list[Row], folder: Path, extent: Extent, similarity: dict[str, f
         "",
         f"d = {first.parameters:,}; {first.records:,} private records; {first.steps} steps of expected batch "
         f"{first.batch_size}; {first.warm_start} steps of SGD on public records before every run; "
-        f"delta = 1/records; {len(extent.seeds)} seeds.",
+        f"delta = 1/records; {_seeds(rows)}.",
         "",
         "The data is public and treated as private. Each method's settings were chosen by up to "
         f"{extent.points} runs on these same private records, at epsilon {plan.SELECTION_EPSILON:g} with one seed; the "
@@ -150,6 +159,18 @@ def write(rows: list[Row], folder: Path, extent: Extent, similarity: dict[str, f
     (folder / "command.txt").write_text(f"{line}\n{machine}, models on {extent.device}\n", encoding="utf-8")
     drawn = figures.write_all(rows, folder)
     return [str(path) for path in (folder / "tables.md", folder / "command.txt", *drawn)]
+
+
+def _seeds(rows: list[Row]) -> str:
+    """How many seeds each cell of the report has, which need not be the same where a run was cut off."""
+    cells: dict[tuple[str, float], set[int]] = {}
+    for row in rows:
+        if row.stage == REPORT:
+            cells.setdefault((row.method, row.epsilon), set()).add(row.seed)
+    counts = sorted({len(seeds) for seeds in cells.values()})
+    if len(counts) <= 1:
+        return f"{counts[0] if counts else 0} seeds"
+    return f"{counts[0]} to {counts[-1]} seeds in a cell (no spread is shown where there is one)"
 
 
 def _numbers(text: str) -> tuple[float, ...]:

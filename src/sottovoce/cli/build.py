@@ -18,7 +18,8 @@ from sottovoce.config import Config, Named, data_keys
 from sottovoce.inputs import as_public, as_records
 from sottovoce.losses import LOSSES, METRICS
 from sottovoce.objective.loss import Loss
-from sottovoce.privacy.errors import ConfigurationError, SottovoceError
+from sottovoce.overlap import refuse_private_as_public
+from sottovoce.privacy.errors import ConfigurationError, DataError, SottovoceError
 from sottovoce.privacy.trees import Tree, leaves_of, map_leaves
 from sottovoce.tasks import data, models
 
@@ -170,16 +171,14 @@ def _parts(where: str, made: Any) -> dict[str, Any]:
             raise ConfigurationError(f"{where} gave the key {key!r}, which is not known: {nearest(str(key), _PARTS)}")
     if made.get("private") is None:
         raise ConfigurationError(f"{where} gave no 'private': the records to be protected are needed.")
-    if _shares_a_leaf(made["private"], made.get("validate")):
-        raise ConfigurationError(
-            f"{where} gave the same array as 'private' and as 'validate', which is declared PUBLIC and measured "
-            "exactly: set public records aside for validation, or leave 'validate' out."
-        )
+    if made.get("validate") is not None:
+        try:
+            refuse_private_as_public(made["private"], made["validate"], "'validate'")
+        except DataError as error:
+            raise ConfigurationError(
+                f"{where} gave private records as 'validate', which is declared PUBLIC and measured exactly: {error}"
+            ) from None
     return {key: value for key, value in made.items() if value is not None}
-
-
-def _shares_a_leaf(one: Any, other: Any) -> bool:
-    return other is not None and any(mine is theirs for mine in leaves_of(one) for theirs in leaves_of(other))
 
 
 def _form(tree: Any) -> str:

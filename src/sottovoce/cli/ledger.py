@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from decimal import ROUND_FLOOR, Context
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -16,7 +14,6 @@ from sottovoce.balances import Balance, balances
 from sottovoce.binding import nearest
 from sottovoce.cli.support import AsJson, Output, command
 from sottovoce.places import ledger_path
-from sottovoce.privacy.accounting import gaussian_epsilon
 from sottovoce.privacy.budget import Budget, Neighbours
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.privacy.ledger import Grant, Ledger, RunRecord
@@ -107,7 +104,7 @@ def open_dataset(
         ledger.open_dataset(name, budget, kind)
         record = next(each for each in balances(ledger) if each.name == name)
         output.document = {"path": ledger.path, "dataset": _dataset_document(record)}
-        output.text(f"data set {name!r}: {_guarantee(record)}, grant {record.grant}; {_left(record)} is left.")
+        output.text(f"data set {name!r}: {record.terms}, grant {record.grant}; {record.left_in_words} is left.")
 
 
 def _existing(path: Path | None, output: Output) -> Ledger | None:
@@ -130,43 +127,7 @@ def _choice(option: str, given: str, alias: Any) -> Any:
 
 
 def _dataset_document(record: Balance) -> dict[str, Any]:
-    return {**vars(record), "epsilon_spent": _epsilon_spent(record), "epsilon_left": _epsilon_left(record)}
-
-
-def _epsilon_spent(record: Balance) -> float:
-    """What all runs so far amount to, live reservations included, at the data set's delta."""
-    if record.mu_spent is None:
-        return record.epsilon * record.spent
-    return gaussian_epsilon(record.mu_spent, record.delta) if record.mu_spent else 0.0
-
-
-def _epsilon_left(record: Balance) -> float:
-    """The epsilon of the largest single run that still fits, at the data set's delta; never above it."""
-    if record.mu_limit is None or record.remaining in (0, 1):
-        return record.epsilon * record.remaining
-    return _down(gaussian_epsilon(record.mu_limit * math.sqrt(record.remaining), record.delta), digits=6)
-
-
-def _down(value: float, digits: int) -> float:
-    """Rounded down to so many digits: a run of what is shown must not be refused."""
-    return float(Context(prec=digits, rounding=ROUND_FLOOR).create_decimal_from_float(value))
-
-
-def _guarantee(record: Balance) -> str:
-    return f"epsilon {record.epsilon:g}, delta {record.delta:g}, {record.neighbours}, per {record.unit}"
-
-
-def _spent(record: Balance) -> str:
-    if record.mu_spent is None:
-        return "all" if record.spent else "nothing"
-    return f"epsilon {_epsilon_spent(record):.4g} ({record.spent:.1%})"
-
-
-def _left(record: Balance) -> str:
-    if record.spent >= 1:
-        return "nothing"
-    share = math.floor(record.remaining * 1000) / 1000
-    return f"a run of epsilon {_down(_epsilon_left(record), digits=4):.4g}" + f" ({share:.1%})" * bool(record.mu_limit)
+    return {**vars(record), "epsilon_spent": record.epsilon_spent, "epsilon_left": record.epsilon_left}
 
 
 def _print(ledger: Ledger, datasets: list[Balance], runs: list[RunRecord]) -> None:
@@ -175,7 +136,7 @@ def _print(ledger: Ledger, datasets: list[Balance], runs: list[RunRecord]) -> No
     for column in ("data set", "budget", "grant", "spent", "left"):
         budgets.add_column(column, overflow="fold")
     for each in datasets:
-        budgets.add_row(escape(each.name), _guarantee(each), each.grant, _spent(each), _left(each))
+        budgets.add_row(escape(each.name), each.terms, each.grant, each.spent_in_words, each.left_in_words)
     console.print(budgets if datasets else "The ledger has no data sets.")
     table = Table(title="Runs", title_justify="left")
     for column in ("run", "data set", "state", "steps", "own budget", "started"):

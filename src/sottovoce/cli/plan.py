@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from typing import Annotated, Any
 
 import torch
@@ -10,13 +11,16 @@ import typer
 
 from sottovoce import config as configuration
 from sottovoce import horizon
+from sottovoce.balances import balances
 from sottovoce.cli.support import AsJson, command, rows
 from sottovoce.cli.train import ConfigFile
 from sottovoce.config import Config
 from sottovoce.inputs import as_records
 from sottovoce.methods import DPSGD, DPZero, Method
+from sottovoce.places import ledger_path
 from sottovoce.privacy.curator import Curator
 from sottovoce.privacy.errors import ConfigurationError
+from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.sampling import Sampler
 from sottovoce.privacy.statement import state
 
@@ -39,11 +43,14 @@ def plan_training(
 ) -> None:
     """Show steps, sampling rate, noise and epsilon of a run. No data is read and nothing is spent.
 
-    For your own data, the number of records is taken from --records, or from the key records in [data].
+    For your own data, the number of records is taken from --records, or from the key records in [data]. With dataset in
+    [run], what the ledger has left of that data set's budget is shown too.
     """
     with command(as_json=as_json) as output:
         settings = configuration.read(config)
         planned = plan_of(settings, records)
+        if (dataset := settings.run.dataset) is not None:
+            planned["dataset"] = {"name": dataset, "ledger": _left_of(dataset)}
         output.document = planned
         output.text(_table(planned))
 
@@ -76,6 +83,19 @@ def plan_of(settings: Config, records: int | None = None) -> dict[str, Any]:
     if settings.budget is None or not isinstance(method, Method):
         return shared
     return shared | _costs(settings, method, sampler, count)
+
+
+def _left_of(dataset: str) -> str:
+    """What the ledger has left of a data set's budget, in words."""
+    place = ledger_path()
+    known = balances(Ledger.open(place, create=False)) if place.exists() else []
+    for each in known:
+        if each.name == dataset:
+            return f"{each.left_in_words} is left of {each.terms}, grant {each.grant}"
+    return (
+        "not in the ledger yet: this run would have it all, and every other run be refused; `sottovoce ledger open "
+        f"{shlex.quote(dataset)} --grant unsubsampled --epsilon E --delta D` lets full-batch and single-pass runs share"
+    )
 
 
 def _costs(settings: Config, method: Method, sampler: Sampler, count: int) -> dict[str, Any]:
@@ -130,4 +150,6 @@ def _table(plan: dict[str, Any]) -> str:
         "noise on the mean": f"{plan['noise_on_mean']:.6g} (standard deviation of each released number)",
         "evaluated at once": f"{plan['physical_batch']} records",
     }
+    if "dataset" in plan:
+        lines[f"data set {plan['dataset']['name']!r}"] = plan["dataset"]["ledger"]
     return "\n".join(["PLAN", rows(lines), *(f"warning: {text}" for text in plan["warnings"])])

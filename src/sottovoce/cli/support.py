@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -27,9 +29,12 @@ from sottovoce.privacy.errors import (
     SottovoceError,
 )
 
-FAILURE, USAGE, BUDGET, LEDGER, INTERRUPTED = 1, 2, 3, 4, 130
+FAILURE, USAGE, BUDGET, LEDGER, INTERRUPTED, TERMINATED = 1, 2, 3, 4, 130, 143
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help='Print one JSON document instead of text; after a failure, {"error": ...}.'),
+]
 
 
 @dataclass
@@ -58,13 +63,56 @@ def command(*, as_json: bool) -> Generator[Output]:
     except SottovoceError as error:
         # The loss fails on the public example only, so where it does is no secret.
         cause = f" [{place_of(error.__cause__)}]" if isinstance(error, QueryError) and error.__cause__ else ""
-        typer.echo(f"error: {one_line(str(error))}{cause}", err=True)
-        raise typer.Exit(exit_code(error)) from None
-    except KeyboardInterrupt:
-        typer.echo("interrupted.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+        fail(one_line(str(error)) + cause, exit_code(error), as_json=as_json)
+    except KeyboardInterrupt as interrupt:
+        terminated = isinstance(interrupt, Terminated)
+        typer.echo("terminated." if terminated else "interrupted.", err=True)
+        if as_json:
+            typer.echo(to_json({"error": "terminated" if terminated else "interrupted"}))
+        raise typer.Exit(TERMINATED if terminated else INTERRUPTED) from None
     if as_json:
         typer.echo(to_json(output.document))
+
+
+def fail(text: str, code: int, *, as_json: bool) -> NoReturn:
+    """End the command: the text on standard error, and, if JSON is wanted, in a document on standard output."""
+    typer.echo(f"error: {text}", err=True)
+    if as_json:
+        typer.echo(to_json({"error": text}))
+    raise typer.Exit(code) from None
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end by SIGTERM."""
+
+
+@contextlib.contextmanager
+def ended_by_sigterm() -> Generator[None]:
+    """Inside, SIGTERM does what Ctrl-C does, so that what was paid for is kept; a second one changes nothing.
+
+    Where SIGTERM is ignored or handled already, that stays so.
+    """
+    asked = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    main = threading.current_thread() is threading.main_thread()  # no other may set what a signal does
+    if not main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:  # on its way through the curator it may have become another one
+        if not asked:
+            raise
+        raise Terminated from None
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def exit_code(error: SottovoceError) -> int:

@@ -16,7 +16,7 @@ from sottovoce import config as configuration
 from sottovoce import horizon
 from sottovoce.balances import balances
 from sottovoce.cli.build import Task, build
-from sottovoce.cli.support import AsJson, command, rows
+from sottovoce.cli.support import AsJson, command, ended_by_sigterm, rows
 from sottovoce.fit import Run, fit
 from sottovoce.places import ledger_path
 from sottovoce.privacy.errors import ConfigurationError, SottovoceError
@@ -40,15 +40,15 @@ def train(
     The file has the tables `[data] [model] [loss] [method] [budget] [run]`. Data, model and loss are built in or your
     own: `package.module:factory` is imported with the current directory on the path. A data factory returns a dict with
     `private` (the records to protect), and as it likes `validate` (PUBLIC records, on which results are measured
-    exactly), `example` (one public record), `shape` and `classes`; a model factory returns a torch.nn.Module; a loss is
-    itself `loss(model, batch)`, one value for each record. Everything is checked before any of the privacy budget is
-    spent.
+    exactly), `example` (one public record; needed if `private` is a data set of items), `shape` and `classes`; a model
+    factory returns a torch.nn.Module; a loss is itself `loss(model, batch)`, one value for each record. Everything is
+    checked before any of the privacy budget is spent.
 
     Writes runs/NAME with the model, its privacy statement, the history of the public metrics, and the configuration
-    with every default filled in; also if it is interrupted, as what was released is paid for. Shows released and public
-    values only.
+    with every default filled in; also if it is cut off by Ctrl-C or SIGTERM, as what was released is paid for. Shows
+    released and public values only.
     """
-    with command(as_json=as_json) as output:
+    with command(as_json=as_json) as output, ended_by_sigterm():
         settings = configuration.read(config)
         chosen = name if name is not None else settings.run.name or config.stem
         configuration.check_run_name(chosen)
