@@ -14,7 +14,7 @@ import typer
 from sottovoce.bench import figures, plan, shapes, tables
 from sottovoce.bench.contestants import CONTESTANTS, find
 from sottovoce.bench.plan import Extent
-from sottovoce.bench.runner import REPORT, Row, read, run_all
+from sottovoce.bench.runner import REPORT, SELECT, Row, read, run_all
 from sottovoce.bench.similarity import gamma
 from sottovoce.bench.starts import StartKey, load, start_of
 from sottovoce.cli.support import AsJson, Output, command
@@ -102,7 +102,9 @@ def list_settings(*, as_json: AsJson = False) -> None:
 def _run(extent: Extent, path: Path, *, workers: int, side: bool, output: Output) -> list[Row]:
     def tell(row: Row, number: int, of: int) -> None:
         budget = f"epsilon {row.epsilon:g}" if find(row.method).private else "no budget"
-        result = f"{100 * row.test_accuracy:.1f} %" if row.status == "ok" else row.status
+        selecting = row.stage == SELECT  # the choice of settings sees validation data only, and so does whoever watches
+        measured, value = ("validation", row.validation_accuracy) if selecting else ("test", row.test_accuracy)
+        result = f"{measured} {100 * value:.1f} %" if row.status == "ok" else row.status
         output.text(f"[{number}/{of}] {row.stage} {row.method}, {budget}, seed {row.seed}: {result}")
 
     rows = run_all(plan.selection(extent), path, workers=workers, tell=tell)
