@@ -124,6 +124,9 @@ MUTANTS = [
     Mutant("the draws of user code start from a public number", CURATOR,
            'return int(self._entropy.fork("draws", self._step, len(self._taken)).words(1)[0] >> np.uint64(2))',
            "return self._step", "tests/guarantees/test_escapes.py::test_the_draws_start_from_a_secret"),
+    Mutant("what a loss stores in the model stays there", "objective/evaluation.py", "state.put_back()", "pass",
+           "tests/objective/test_probe.py::"
+           "test_replaced_buffers_frozen_parameters_and_new_attributes_are_put_back_too"),
     Mutant("a filter that forgets what is spent", "privacy/ledger.py",
            'left = Fraction(limit) ** 2 - _squares(others)', "left = Fraction(limit) ** 2",
            "tests/privacy/test_ledger.py"),

@@ -323,3 +323,65 @@ def test_types_are_not_blamed_for_what_they_did_not_do():
 @pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.CrossEntropyLoss(reduction="none"), F.cross_entropy])
 def test_a_loss_of_torch_itself_is_told_how_it_is_called(loss):
     assert "a loss is called as loss(model, batch): use sv.losses.cross_entropy" in refusal(loss)
+
+
+class WidestSoFar(nn.Module):
+    """Scales by the widest input that it has seen, once one exceeds a limit; counts its calls and keeps the last."""
+
+    widest: torch.Tensor
+
+    def __init__(self, limit: float):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.register_buffer("widest", torch.full((), limit))
+        self.calls = 0
+
+    def forward(self, inputs):
+        self.calls += 1
+        self.last = inputs
+        if float(inputs.abs().max()) > self.widest:
+            self.widest.copy_(torch.fmax(self.widest, inputs.abs().max()))
+        return self.layer(inputs / self.widest)
+
+
+@pytest.mark.parametrize("limit", [10.0, 1e4])
+def test_a_loss_whose_state_changes_at_unusual_values_is_refused_or_its_state_put_back(limit):
+    model = WidestSoFar(limit)
+    objective = ModuleObjective(model, cross_entropy, example=EXAMPLE)
+    if limit < 100:  # what made-up records reach
+        with pytest.raises(QueryError, match="widest"):
+            probe(objective, EXAMPLE, 16)
+    before = objective.losses(stacked(EXAMPLE, 16))
+    wide = torch.full((16, 6), 1e6), torch.zeros(16, dtype=torch.int64)
+    objective.losses(wide)
+    objective.mean_gradient(wide)
+    assert float(model.widest) == limit and model.calls == 0 and not hasattr(model, "last")
+    assert torch.equal(objective.losses(stacked(EXAMPLE, 16)), before)
+
+
+def test_replaced_buffers_frozen_parameters_and_new_attributes_are_put_back_too():
+    class Restless(nn.Module):
+        seen: torch.Tensor
+
+        def __init__(self):
+            super().__init__()
+            self.layer, self.frozen = nn.Linear(6, 3), nn.Parameter(torch.ones(1), requires_grad=False)
+            self.register_buffer("seen", torch.zeros(1))
+
+        def forward(self, inputs):
+            self.seen = self.seen + inputs.sum()
+            self.frozen.data.add_(1)
+            self.register_buffer("more", inputs.clone())
+            vars(self.layer)["note"] = inputs
+            return self.layer(inputs)
+
+    model = Restless()
+    before, attributes = snapshot(model), {name: set(vars(part)) for name, part in model.named_modules()}
+    ModuleObjective(model, cross_entropy, example=EXAMPLE).losses(stacked(EXAMPLE, 4))
+    assert_untouched(model, before)
+    assert {name: set(vars(part)) for name, part in model.named_modules()} == attributes
+    assert set(model.state_dict()) == {"layer.weight", "layer.bias", "frozen", "seen"}
+
+
+def stacked(example, rows):
+    return tuple(leaf.expand(rows, *leaf.shape).clone() for leaf in example)

@@ -9,16 +9,19 @@ from typing import Any
 import torch
 from torch import nn
 
+from sottovoce.objective.state import ModelState
+
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; afterwards every submodule has its own training flag again.
+    """Evaluation mode inside; afterwards every submodule has its own training flag, state and attributes again.
 
     TF32 is off inside, since a slope is a difference of two nearly equal losses, and so is cuDNN's
     benchmarking, which may choose another kernel, hence other rounding, from one call to the next.
     """
     flags = [(part, part.training) for part in module.modules()]
     saved: list[tuple[Any, str, Any]] = []
+    state = ModelState(module)
     try:
         if any(training for _, training in flags):
             module.eval()
@@ -27,9 +30,18 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for owner, name, value in reversed(saved):
             setattr(owner, name, value)
+        state.put_back()
         for part, training in flags:
             if part.training != training:
                 part.training = training
+
+
+@contextmanager
+def from_seed(device: torch.device, seed: int = 3) -> Iterator[None]:
+    """Torch's global random state set inside and put back afterwards, so that a random loss repeats itself."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
 
 
 def _switch_off(saved: list[tuple[Any, str, Any]]) -> None:

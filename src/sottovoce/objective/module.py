@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sottovoce.objective import gradients as engines
 from sottovoce.objective.caller import warn_caller
 from sottovoce.objective.directions import Directions
-from sottovoce.objective.evaluation import evaluating
+from sottovoce.objective.evaluation import evaluating, from_seed
 from sottovoce.objective.gradients import Engine
 from sottovoce.objective.loss import Loss, checked_losses
 from sottovoce.objective.parameters import ParameterVector
@@ -207,9 +207,7 @@ class ModuleObjective:
 
     def losses_from_seed(self, records: Tree, seed: int = _SEED) -> Tensor:
         """The losses at x with torch's global random state set for the time, so that a random loss repeats."""
-        device = self.parameters.device
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            torch.manual_seed(seed)
+        with from_seed(self.parameters.device, seed):
             return self.losses(records)
 
     def _example_for(self, records: Tree) -> Tree:
