@@ -181,6 +181,7 @@ def test_train_writes_the_run_and_prints_metrics_and_statement(here: Path, run: 
     assert (folder / "statement.txt").read_text() in result.stdout + "\n"
     history = list(csv.DictReader((folder / "history.csv").open()))
     assert [row["step"] for row in history] == ["1", "2", "3", "4"]
+    assert "seconds" not in history[0]  # how long private steps take is not protected, and this file may be published
     assert f"accuracy  {float(history[-1]['accuracy']):.4f}" in result.stdout
     assert load_file(folder / "model.safetensors")["layers.0.weight"].shape == (3, 4)
     assert result.stderr == ""
@@ -414,6 +415,16 @@ def test_an_error_in_a_data_factory_is_located_and_its_message_withheld(here: Pa
     stderr = run("train", "run.toml", code=2).stderr
     assert "importing 'other' failed: RuntimeError at other.py, line 2" in stderr
     assert "4242" not in stderr
+    (here / "labels.py").write_text(
+        "import enum\nclass Diagnosis(enum.Enum):\n    HEALTHY = 0\n"
+        "def load():\n    return [getattr(Diagnosis, cell) for cell in ['HEALTHY', 'ILL_4242']]\n"
+        "def find():\n    return __import__('patient_4242')\n"
+    )
+    for name in ("load", "find"):
+        write(here, '"toy:load"', f'"labels:{name}"')
+        stderr = run("train", "run.toml", code=2).stderr
+        assert "at labels.py" in stderr or "at enum.py" in stderr
+        assert "4242" not in stderr
     (here / "third.py").write_text("import a_package_that_is_not_there")
     write(here, '"toy:load"', '"third:load"')
     assert "third needs a_package_that_is_not_there" in run("train", "run.toml", code=2).stderr

@@ -29,6 +29,21 @@ class Items(Dataset[Any]):
         return tuple(each[index] for each in self.held)
 
 
+class Slotted(Dataset[Any]):
+    """Keeps them in slots."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, *held: Any) -> None:
+        self.held = held
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> Any:
+        return tuple(each[index].clone() for each in self.held)
+
+
 class Plain:
     """The same, and not a torch Dataset; its items are copies."""
 
@@ -78,6 +93,7 @@ SHARED: dict[str, tuple[Any, Any]] = {
     "what wraps tensors and these": (OWN, (X, Y)),
     "two around the same tensors": (OWN, Items(X, Y)),
     "two around them that give copies": (PLAIN, Plain(X, Y)),
+    "one that keeps them in slots": (Slotted(X, Y), (X[:9], Y[:9])),
     "tensors and views of them": (X, Views(X)),
     "a data set and its concatenation": (OWN, ConcatDataset([OWN])),
     "parts of two concatenations": (

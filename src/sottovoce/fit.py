@@ -32,7 +32,11 @@ from sottovoce.privacy.trees import Tree
 from sottovoce.session import Session
 
 History = list[dict[str, float]]
-"""Rows of released and public values only: the step, the seconds, the metrics on the public validation set."""
+"""Rows of the step, the seconds, and the metrics on the public validation set.
+
+All is released or public but the seconds: how long steps take is not protected, so whoever publishes a history leaves
+them out, as ``Run.save`` does.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,13 +53,20 @@ class Run:
         return self.history[-1] if self.history else {}
 
     def save(self, folder: Path | str) -> Path:
-        """Write statement.json, statement.txt, history.csv and model.safetensors into a folder."""
+        """Write statement.json, statement.txt, history.csv and model.safetensors into a folder.
+
+        All of it may be published, so the history is written without the seconds if records were protected: a record on
+        which the loss raises, say, slows down the steps it is in.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "statement.json").write_text(self.statement.to_json() + "\n")
         (folder / "statement.txt").write_text(f"{self.statement}\n")
         with (folder / "history.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(self.history[0]) if self.history else ["step"])
+            names = list(self.history[0]) if self.history else ["step"]
+            if self.statement.private:
+                names = [name for name in names if name != "seconds"]
+            writer = csv.DictWriter(file, fieldnames=names, extrasaction="ignore")
             writer.writeheader()
             writer.writerows(self.history)
         save_model(self.model, str(folder / "model.safetensors"))

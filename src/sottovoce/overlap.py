@@ -45,7 +45,8 @@ def refuse_private_as_public(private: Any, public: Any, name: str = "public=") -
     to 256 items of the public one. Disjoint subsets of one data set, and disjoint slices of one tensor, are allowed.
 
     Not found is what is equal in value but lies elsewhere: copies, a file that is opened twice, numbers and texts in
-    lists of the user's own, tables of other libraries, and records that are made anew whenever they are asked for.
+    lists of the user's own, tables of other libraries, what an attribute's own attributes hold, and records that are
+    made anew whenever they are asked for.
     Finding that would take a comparison that reads private records.
 
     Args:
@@ -88,11 +89,17 @@ def _parts(data: Any, rows: NDArray[np.int64] | None = None, seen: frozenset[int
             for part in _parts(inner, None if rows is None else rows[(rows >= start) & (rows < end)] - start, seen)
         ]
     known = tensors_of(data) is not None or id(data) in seen
-    held = [] if known else list(_leaves(list(getattr(data, "__dict__", {}).values())))
+    held = [] if known else list(_leaves(_attributes(data)))
     parts = [_Part(data, rows, held)]
     for inner in held:
         parts += _parts(inner, None, seen | {id(data)}) if isinstance(inner, Dataset) else []
     return parts
+
+
+def _attributes(data: Any) -> list[Any]:
+    """What an object keeps, in its dictionary and in the slots of its classes."""
+    slots = [name for kind in type(data).__mro__ for name in np.atleast_1d(vars(kind).get("__slots__", ())).tolist()]
+    return [*getattr(data, "__dict__", {}).values(), *(getattr(data, name, None) for name in slots)]
 
 
 def _chosen(indices: Any, rows: NDArray[np.int64] | None) -> NDArray[np.int64] | None:

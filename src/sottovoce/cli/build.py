@@ -99,7 +99,8 @@ def find(where: str, name: str, *, tell: bool = True) -> Callable[..., Any]:
             f"{where}: there is no module {error.name!r}, neither in {Path.cwd()} nor among the installed packages."
         ) from None
     except Exception as error:
-        raise ConfigurationError(f"{where}: importing {module_name!r} failed: {_account(error, tell=tell)}.") from None
+        told = _account(error, tell=tell or isinstance(error, SyntaxError))
+        raise ConfigurationError(f"{where}: importing {module_name!r} failed: {told}.") from None
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -122,9 +123,10 @@ def _call(where: str, factory: Callable[..., Any], options: Mapping[str, Any], *
 
 
 def _account(error: Exception, *, tell: bool) -> str:
-    """What happened where; with the message, unless that may quote a private record."""
-    told = tell or isinstance(error, ImportError | SyntaxError | NameError | AttributeError)
-    message = f": {error}" if told else " (the message is withheld, as it may quote a record; call it in Python)"
+    """What happened where; with the message, unless that may quote a private record, as any may: a label that is no
+    member of an enumeration is an AttributeError.
+    """
+    message = f": {error}" if tell else " (the message is withheld, as it may quote a record; call it in Python)"
     return f"{place_of(error)}{message}"
 
 

@@ -24,7 +24,7 @@ _KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One trained run in a comparison. Everything in it is released or public.
+    """One trained run in a comparison. All is released or public but time and memory, which are not protected.
 
     Args:
         name: how readers call the method, such as ``"DPZero"``. Several runs may share it, at different epsilons.
