@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sottovoce.bench.runner import REPORT, Row
+from sottovoce.bench.cells import REPORT, Row
 from sottovoce.losses import cross_entropy
 from sottovoce.tasks.settings import Setting
 

@@ -15,10 +15,12 @@ from typer.testing import CliRunner
 import sottovoce as sv
 from sottovoce import cli
 from sottovoce.bench import figures, plan, runner, shapes, starts, tables
+from sottovoce.bench.cells import SELECT
 from sottovoce.bench.contestants import CONTESTANTS, find
 from sottovoce.bench.controls import NoiseOnly
 from sottovoce.bench.plan import Extent
-from sottovoce.bench.runner import SELECT, read, run_all
+from sottovoce.bench.runner import run_all
+from sottovoce.bench.runs import read
 from sottovoce.bench.similarity import gamma
 from sottovoce.bench.starts import StartKey, start_of
 from sottovoce.tasks import settings
@@ -68,7 +70,7 @@ def test_what_stands_in_the_file_is_not_run_again(tmp_path: Path, monkeypatch: p
     ran: list[str] = []
     original = runner.run
 
-    def noted(cell: Any, _: Path) -> Any:
+    def noted(cell: Any, *_: Any) -> Any:
         ran.append(cell.method)
         return original(cell)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -52,25 +52,24 @@ class Contestant:
         return NoiseOnly(made) if self.silent else made
 
 
-_PAZO = {
-    "PAZO-M": Contestant(name="PAZO-M", family="ZO+PUB", make=PazoM),
-    "PAZO-P": Contestant(name="PAZO-P", family="ZO+PUB", make=PazoP, fixed={"basis": "orthonormal"}),
-    "PAZO-P normalised": Contestant(
-        name="PAZO-P normalised", family="ZO+PUB", make=PazoP, fixed={"basis": "normalised"}
-    ),
-    "PAZO-S": Contestant(name="PAZO-S", family="ZO+PUB", make=PazoS),
-}
+def _silenced(method: Contestant) -> Contestant:
+    name = f"{method.name} (noise only)"
+    return dataclasses.replace(method, name=name, family="control", settings_of=method.name, silent=True)
+
+
+_PAZO = [
+    Contestant(name="PAZO-M", family="ZO+PUB", make=PazoM),
+    Contestant(name="PAZO-P", family="ZO+PUB", make=PazoP, fixed={"basis": "orthonormal"}),
+    Contestant(name="PAZO-P normalised", family="ZO+PUB", make=PazoP, fixed={"basis": "normalised"}),
+    Contestant(name="PAZO-S", family="ZO+PUB", make=PazoS),
+]
 _ALL = [
     Contestant(name="DP-SGD", family="FO", make=DPSGD),
     Contestant(name="DPMD", family="FO+PUB", make=DPMD),
     Contestant(name="DOPE-SGD", family="FO+PUB", make=DopeSGD),
     Contestant(name="GEP", family="FO+PUB", make=GEP),
     Contestant(name="DPZero", family="ZO", make=DPZero),
-    *_PAZO.values(),
-    *(
-        dataclasses.replace(each, name=f"{name} (noise only)", family="control", settings_of=name, silent=True)
-        for name, each in _PAZO.items()
-    ),
+    *(row for each in _PAZO for row in (each, _silenced(each))),  # the control directly under its method
     Contestant(name="public only", family="control", make=SGD, trains_on="public"),
     Contestant(name="SGD", family="reference", make=SGD),
     Contestant(name="MeZO", family="reference", make=MeZO),
@@ -84,3 +83,12 @@ def find(name: str) -> Contestant:
     if name not in CONTESTANTS:
         raise ConfigurationError(f"unknown method {name!r}: known are {', '.join(CONTESTANTS)}.")
     return CONTESTANTS[name]
+
+
+def with_controls(names: Iterable[str]) -> tuple[str, ...]:
+    """These contestants, each followed by the controls that go by its settings."""
+    found: dict[str, None] = {}
+    for name in names:
+        found[find(name).name] = None
+        found |= dict.fromkeys(each.name for each in CONTESTANTS.values() if each.settings_of == name)
+    return tuple(found)

@@ -12,10 +12,10 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from sottovoce.bench.cells import REPORT, SELECT, Row
 from sottovoce.bench.contestants import CONTESTANTS, Family
 from sottovoce.bench.plan import SELECTION_EPSILON
-from sottovoce.bench.runner import REPORT, SELECT, Row
-from sottovoce.bench.tables import budgets, mean
+from sottovoce.bench.tables import budgets, mean, milliseconds
 
 _COLOURS: dict[Family, str] = {"FO": "#444444", "FO+PUB": "#1f6fb4", "ZO": "#9a9a9a", "ZO+PUB": "#c8402d"}
 _STYLES = {"control": ("#d9a441", ":"), "reference": ("#3b8b4b", "--")}
@@ -66,7 +66,8 @@ def accuracy(rows: Sequence[Row]) -> Figure | None:
     axes.set_xscale("log")
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
-    axes.legend(fontsize=7, ncols=2, frameon=False)
+    if axes.get_legend_handles_labels()[0]:  # there may be references alone
+        axes.legend(fontsize=7, ncols=2, frameon=False)
     axes.set_title("Accuracy against the budget", loc="left", fontsize=10)
     return figure
 
@@ -77,6 +78,7 @@ def orders(rows: Sequence[Row]) -> Figure | None:
     if not epsilons:
         return None
     figure, axes = _axes("epsilon", "test accuracy of the best method, %")
+    drawn = False
     for family, colour in _COLOURS.items():
         members = [name for name, each in CONTESTANTS.items() if each.family == family]
         best = [
@@ -85,6 +87,9 @@ def orders(rows: Sequence[Row]) -> Figure | None:
         ]
         if not all(math.isnan(value) for value in best):
             axes.plot(epsilons, best, marker="o", color=colour, label=family)
+            drawn = True
+    if not drawn:
+        return None
     axes.set_xscale("log")
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
@@ -126,13 +131,10 @@ def utility_and_speed(rows: Sequence[Row]) -> Figure | None:
     for name, each in CONTESTANTS.items():
         if each.family not in _COLOURS:
             continue
-        times = [1000 * row.seconds / row.steps for row in rows if (row.stage, row.method) == (REPORT, name)]
-        level = mean(rows, name, SELECTION_EPSILON)
-        if times and not math.isnan(level):
-            axes.scatter(statistics.median(times), level, color=_COLOURS[each.family], s=24)
-            axes.annotate(
-                name, (statistics.median(times), level), xytext=(5, 3), textcoords="offset points", fontsize=7
-            )
+        time, level = milliseconds(rows, name), mean(rows, name, SELECTION_EPSILON)
+        if not math.isnan(time) and not math.isnan(level):
+            axes.scatter(time, level, color=_COLOURS[each.family], s=24)
+            axes.annotate(name, (time, level), xytext=(5, 3), textcoords="offset points", fontsize=7)
             drawn = True
     axes.set_xscale("log")
     axes.set_title("Utility and speed", loc="left", fontsize=10)

@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sottovoce.bench.cells import REPORT, SELECT, Cell, Row, options_of
 from sottovoce.bench.contestants import CONTESTANTS, Contestant, find
-from sottovoce.bench.runner import REPORT, SELECT, Cell, Row, options_of
 from sottovoce.bench.starts import load
 from sottovoce.privacy.errors import ConfigurationError
 
@@ -35,6 +35,7 @@ class Extent:
         batch_size: the expected batch; the setting's own by default.
         warm_start: steps of SGD on public records before every run; the paper's code has such a start.
         device: where models are.
+        side: whether the side experiments are run, too: queries and shift.
     """
 
     setting: str
@@ -46,6 +47,7 @@ class Extent:
     batch_size: int | None = None
     warm_start: int = 200
     device: str = "cpu"
+    side: bool = True
 
     def cell(self, method: str, epsilon: float, seed: int, *, stage: str, options: str) -> Cell:
         """One run of this extent."""
@@ -57,8 +59,8 @@ class Extent:
             seed=seed,
             stage=stage,
             options=options,
-            steps=self.steps or known.steps,
-            batch_size=self.batch_size or known.batch_size,
+            steps=known.steps if self.steps is None else self.steps,
+            batch_size=known.batch_size if self.batch_size is None else self.batch_size,
             warm_start=self.warm_start,
             device=self.device,
         )
@@ -98,6 +100,12 @@ def chosen(rows: Iterable[Row]) -> dict[str, str]:
         if row.method not in best or row.validation_accuracy > best[row.method].validation_accuracy:
             best[row.method] = row
     return {method: row.options for method, row in best.items()}
+
+
+def after_selection(extent: Extent, settings: dict[str, str]) -> list[Cell]:
+    """Everything that is run with the chosen settings."""
+    side = [*queries(extent, settings), *shifts(extent, settings)] if extent.side else []
+    return [*report(extent, settings), *side]
 
 
 def report(extent: Extent, settings: dict[str, str]) -> list[Cell]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from sottovoce.bench.cells import REPORT, Row
 from sottovoce.bench.contestants import CONTESTANTS, Family
 from sottovoce.bench.plan import QUERIES, SHIFT
-from sottovoce.bench.runner import REPORT, Row
-from sottovoce.bench.tables import accuracies, budgets, mean
+from sottovoce.bench.tables import accuracies, budgets, mean, milliseconds
 
 PAZO = ("PAZO-M", "PAZO-P", "PAZO-P normalised", "PAZO-S")
 
@@ -104,8 +105,6 @@ def _ahead_at_least_budget(rows: Sequence[Row]) -> Shape:
 
 
 def _queries(rows: Sequence[Row]) -> Shape:
-    import json
-
     gains: dict[str, float] = {}
     for name in ("DPZero", "PAZO-M", "PAZO-P"):
         means = []
@@ -145,12 +144,7 @@ def _shift(rows: Sequence[Row]) -> Shape:
 
 
 def _cost(rows: Sequence[Row]) -> Shape:
-    def step(name: str) -> float:
-        times = sorted(row.seconds / row.steps for row in rows if row.method == name)
-        return 1000 * times[len(times) // 2] if times else math.nan
-
-    order = ("PAZO-M", "PAZO-S", "PAZO-P", "DP-SGD")
-    times = {name: step(name) for name in order}
+    times = {name: milliseconds(rows, name) for name in ("PAZO-M", "PAZO-S", "PAZO-P", "DP-SGD")}
     known = not any(math.isnan(value) for value in times.values())
     values = list(times.values())
     return Shape(

@@ -11,13 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from sottovoce.fit import evaluate
-from sottovoce.losses import accuracy
+from sottovoce.bench.measured import accuracy_on, on_device
 from sottovoce.methods import SGD
 from sottovoce.session import Session
 from sottovoce.tasks import settings
@@ -81,7 +79,7 @@ def start_of(key: StartKey, folder: Path | None = None) -> Start:
     setting = load(key.setting)
     model = setting.make_model(key.seed).to(key.device)
     model.load_state_dict(state)
-    start = Start(key, state, evaluate(model, accuracy, _on(setting.test, key.device)))
+    start = Start(key, state, accuracy_on(model, on_device(setting.test, key.device)))
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
@@ -95,26 +93,28 @@ def _warmed(key: StartKey) -> dict[str, Tensor]:
     setting = load(key.setting)
     if key.steps == 0:
         return _copied(setting.make_model(key.seed).to(key.device))
-    validation = _on(setting.validation, key.device)
+    validation = on_device(setting.validation, key.device)
     best: tuple[float, dict[str, Tensor]] | None = None
     for point in setting.grids["SGD"]:
         model = setting.make_model(key.seed).to(key.device)
-        for _ in Session(
-            model, setting.loss, private=setting.public, method=SGD(**point), steps=key.steps,
-            batch_size=min(64, len(setting.public[0])), update=Update(schedule="cosine"), seed=key.seed,
-            example=setting.example,
-        ):  # fmt: skip
+        for _ in warming(key, model, point):
             pass
-        reached = evaluate(model, accuracy, validation)
+        reached = accuracy_on(model, validation)
         if best is None or reached > best[0]:
             best = reached, _copied(model)
     assert best is not None
     return best[1]
 
 
+def warming(key: StartKey, model: nn.Module, point: Mapping[str, Any]) -> Session:
+    """The session of a warm start, at one point of SGD's grid: on public records alone."""
+    setting = load(key.setting)
+    return Session(
+        model, setting.loss, private=setting.public, method=SGD(**point), steps=key.steps,
+        batch_size=min(64, len(setting.public[0])), update=Update(schedule="cosine"), seed=key.seed,
+        example=setting.example,
+    )  # fmt: skip
+
+
 def _copied(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone().contiguous() for name, value in model.state_dict().items()}
-
-
-def _on(records: Any, device: str) -> Any:
-    return tuple(leaf.to(torch.device(device)) for leaf in records)

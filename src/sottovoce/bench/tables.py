@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from sottovoce.bench.cells import REPORT, Row
 from sottovoce.bench.contestants import CONTESTANTS, Contestant, find
 from sottovoce.bench.plan import QUERIES, SHIFT
-from sottovoce.bench.runner import REPORT, Row
 
 Table = tuple[str, list[list[str]]]
 """A title and rows of text, the first of them the heading."""
@@ -33,25 +34,40 @@ def mean(rows: Iterable[Row], method: str, epsilon: float) -> float:
     return statistics.mean(found) if found else math.nan
 
 
+def milliseconds(rows: Iterable[Row], method: str) -> float:
+    """The median time of a step of a method in the report; NaN where no run of it came to an end."""
+    times = [
+        1000 * row.seconds / row.steps for row in rows if (row.stage, row.method, row.status) == (REPORT, method, "ok")
+    ]
+    return statistics.median(times) if times else math.nan
+
+
 def budgets(rows: Iterable[Row]) -> list[float]:
     """The finite budgets of the report, ascending."""
     return sorted({row.epsilon for row in rows if row.stage == REPORT and math.isfinite(row.epsilon)})
 
 
 def accuracy(rows: Sequence[Row]) -> Table:
-    """Tables 2 to 5: every method at every budget, with the control beside each PAZO row."""
+    """Tables 2 to 5: every method at every budget, with the control under each PAZO row."""
     epsilons = budgets(rows)
     heading = ["method", *(f"ε = {epsilon:g}" for epsilon in epsilons), "without privacy"]
     reference = {"DP-SGD": "SGD", "DPZero": "MeZO"}
+    present = [name for name in CONTESTANTS if any((row.stage, row.method) == (REPORT, name) for row in rows)]
+    beside = {reference[name] for name in present if name in reference}  # in the row of their private method
     lines = [heading]
-    for name, contestant in CONTESTANTS.items():
-        if not any((row.stage, row.method) == (REPORT, name) for row in rows) or name in reference.values():
+    for name in present:
+        contestant = CONTESTANTS[name]
+        own = contestant.family == "reference"
+        if name in beside:
             continue
-        cells = [_cell(rows, contestant, epsilon) for epsilon in epsilons]
-        plain = accuracies(rows, lambda row, name=name: (row.stage, row.method) == (REPORT, reference.get(name)))
-        lines.append([name, *cells, spread(plain) if plain else ""])
-    starts = [100 * row.start_accuracy for row in rows if row.stage == REPORT]
-    lines.append(["(all start from)", *([spread(sorted(set(starts)))] + [""] * (len(epsilons) - 1)), ""])
+        cells = ["" if own else _cell(rows, contestant, epsilon) for epsilon in epsilons]
+        alone = own or (not contestant.private and not epsilons)
+        source = name if alone else reference.get(name)
+        plain = accuracies(rows, lambda row, source=source: (row.stage, row.method) == (REPORT, source))
+        lines.append([name, *cells, spread(plain) if plain or alone else ""])
+    starts = {row.seed: 100 * row.start_accuracy for row in rows if row.stage == REPORT}
+    first = spread([starts[seed] for seed in sorted(starts)])
+    lines.append(["(all start from)", *[first, *[""] * len(epsilons)]])
     return "Test accuracy, per cent (the paper's Tables 2 to 5)", lines
 
 
@@ -80,7 +96,7 @@ def public_gain(rows: Sequence[Row]) -> Table:
     return "Gain over public data alone, points (Table 6)", lines
 
 
-def shift(rows: Sequence[Row], similarity: dict[str, float]) -> Table:
+def shift(rows: Sequence[Row], similarity: Mapping[str, float]) -> Table:
     """Table 7: accuracy as the public data grows unlike the private, with the measured gamma."""
     found = [row for row in rows if row.stage == SHIFT]
     names = list(dict.fromkeys(row.setting for row in found))
@@ -97,12 +113,12 @@ def shift(rows: Sequence[Row], similarity: dict[str, float]) -> Table:
 
 
 def seconds(rows: Sequence[Row]) -> Table:
-    """Seconds a step, as the runs happened to take; `sottovoce bench speed` measures them side by side."""
+    """Seconds a step as the runs took, each in its turn; benchmarks/method_speed.py measures them side by side."""
     lines = [["method", "milliseconds a step (median)"]]
     for name in CONTESTANTS:
-        times = [1000 * row.seconds / row.steps for row in rows if (row.stage, row.method) == (REPORT, name)]
-        if times:
-            lines.append([name, f"{statistics.median(times):.1f}"])
+        time = milliseconds(rows, name)
+        if not math.isnan(time):
+            lines.append([name, f"{time:.1f}"])
     return "Time of a step in these runs (compare Table 8)", lines
 
 
@@ -124,8 +140,6 @@ def operations() -> Table:
 
 def queries(rows: Sequence[Row]) -> Table:
     """Table 11: one query against five."""
-    import json
-
     found = [row for row in rows if row.stage == QUERIES]
     counts = sorted({json.loads(row.options)["queries"] for row in found})
     lines = [["method", *(f"q = {count}" for count in counts)]]

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import platform
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 
-from sottovoce.bench import figures, plan, shapes, tables
-from sottovoce.bench.contestants import CONTESTANTS, find
+from sottovoce.bench import plan, shapes
+from sottovoce.bench.cells import SELECT, Row
+from sottovoce.bench.contestants import CONTESTANTS, find, with_controls
 from sottovoce.bench.plan import Extent
-from sottovoce.bench.runner import REPORT, SELECT, Row, read, run_all
-from sottovoce.bench.similarity import gamma
-from sottovoce.bench.starts import StartKey, load, start_of
+from sottovoce.bench.results import note_command, similarities, write
+from sottovoce.bench.runner import run_all
+from sottovoce.bench.runs import read
 from sottovoce.cli.support import AsJson, Output, command
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.tasks import settings
@@ -35,7 +32,7 @@ def run_tables(
         str, typer.Argument(help="A setting, with options if need be: 'fashion-mnist' or 'cifar-10:width=40'.")
     ],
     *,
-    methods: Annotated[str, typer.Option(help="Comma-separated; by default all, controls included.")] = "",
+    methods: Annotated[str, typer.Option(help="Comma-separated; each comes with its control. By default all.")] = "",
     epsilons: Annotated[str, typer.Option(help="Comma-separated budgets.")] = "0.1,0.5,1,2,3",
     seeds: Annotated[int, typer.Option(help="Seeds of each cell.")] = 3,
     points: Annotated[int, typer.Option(help="Points of each grid, at most.")] = 6,
@@ -59,11 +56,9 @@ def run_tables(
     """
     with command(as_json=as_json) as output:
         chosen = tuple(name.strip() for name in methods.split(",") if name.strip()) or tuple(CONTESTANTS)
-        for name in chosen:
-            find(name)
         extent = Extent(
             setting=setting,
-            methods=chosen,
+            methods=with_controls(chosen),
             epsilons=QUICK["epsilons"] if quick else _numbers(epsilons),
             seeds=QUICK["seeds"] if quick else tuple(range(seeds)),
             points=QUICK["points"] if quick else points,
@@ -71,6 +66,7 @@ def run_tables(
             batch_size=batch_size,
             warm_start=warm_start,
             device=device,
+            side=side and not quick,
         )
         folder = out or Path("out") / "bench" / setting.replace(":", "-").replace("=", "-").replace(",", "-")
         table = folder / "runs.csv"
@@ -79,8 +75,9 @@ def run_tables(
             if not rows:
                 raise ConfigurationError(f"--tables-only: {table} holds no run yet; leave the option out to run some.")
         else:
-            rows = _run(extent, table, workers=workers, side=side and not quick, output=output)
-        written = write(rows, folder, extent, _similarities(rows, extent, folder / ".starts"))
+            note_command(folder, device)
+            rows = _run(extent, table, workers=workers, output=output)
+        written = write(rows, folder, extent, similarities(rows, folder / ".starts"))
         output.document = {
             "folder": folder.absolute(),
             "runs": len(rows),
@@ -99,7 +96,7 @@ def list_settings(*, as_json: AsJson = False) -> None:
         output.text("methods:  " + ", ".join(CONTESTANTS))
 
 
-def _run(extent: Extent, path: Path, *, workers: int, side: bool, output: Output) -> list[Row]:
+def _run(extent: Extent, path: Path, *, workers: int, output: Output) -> list[Row]:
     def tell(row: Row, number: int, of: int) -> None:
         budget = f"epsilon {row.epsilon:g}" if find(row.method).private else "no budget"
         selecting = row.stage == SELECT  # the choice of settings sees validation data only, and so does whoever watches
@@ -108,71 +105,8 @@ def _run(extent: Extent, path: Path, *, workers: int, side: bool, output: Output
         output.text(f"[{number}/{of}] {row.stage} {row.method}, {budget}, seed {row.seed}: {result}")
 
     rows = run_all(plan.selection(extent), path, workers=workers, tell=tell)
-    best = plan.chosen(rows)
-    cells = plan.report(extent, best)
-    if side:
-        cells += [*plan.queries(extent, best), *plan.shifts(extent, best)]
+    cells = plan.after_selection(extent, plan.chosen(rows))
     return rows + run_all(cells, path, workers=workers, tell=tell)
-
-
-def _similarities(rows: list[Row], extent: Extent, starts: Path) -> dict[str, float]:
-    """Gamma at the common start, for each setting of the shift table. NOT PRIVATE: the benchmark's data is public."""
-    found: dict[str, float] = {}
-    for name in dict.fromkeys(row.setting for row in rows if row.stage == plan.SHIFT):
-        known = load(name)
-        first = next(row for row in rows if row.setting == name)
-        model = start_of(StartKey(name, 0, first.warm_start, extent.device), starts).model()
-        found[name] = gamma(model, known.loss, known.private, known.public)
-    return found
-
-
-def write(rows: list[Row], folder: Path, extent: Extent, similarity: dict[str, float]) -> list[str]:
-    """The tables in Markdown, the figures, and a line on how and where they were made."""
-    known = load(extent.setting)
-    made = [tables.accuracy(rows), tables.public_gain(rows), tables.seconds(rows), tables.operations()]
-    if any(row.stage == plan.QUERIES for row in rows):
-        made.append(tables.queries(rows))
-    if similarity:
-        made.append(tables.shift(rows, similarity))
-    made.append(tables.settings(rows))
-    first = rows[0]
-    head = [
-        f"# {known.title}",
-        "",
-        f"In the paper: {known.paper}",
-        "",
-        f"d = {first.parameters:,}; {first.records:,} private records; {first.steps} steps of expected batch "
-        f"{first.batch_size}; {first.warm_start} steps of SGD on public records before every run; "
-        f"delta = 1/records; {_seeds(rows)}.",
-        "",
-        "The data is public and treated as private. Each method's settings were chosen by up to "
-        f"{extent.points} runs on these same private records, at epsilon {plan.SELECTION_EPSILON:g} with one seed; the "
-        "epsilons below are those of the reported run alone and do not count that search.",
-        "",
-    ]
-    verdicts = ["**The paper's shapes**", ""]
-    for each in shapes.shapes(rows):
-        verdict = {True: "holds", False: "DOES NOT HOLD", None: "not run"}[each.holds]
-        verdicts.append(f"- {each.claim}: **{verdict}**. {each.evidence}")
-    text = "\n".join([*head, *(part for table in made for part in (tables.markdown(table), "")), *verdicts]) + "\n"
-    (folder / "tables.md").write_text(text, encoding="utf-8")
-    line = shlex.join(["sottovoce", *sys.argv[1:]])
-    machine = f"{platform.system()} {platform.machine()}, torch {torch.__version__}, {torch.get_num_threads()} threads"
-    (folder / "command.txt").write_text(f"{line}\n{machine}, models on {extent.device}\n", encoding="utf-8")
-    drawn = figures.write_all(rows, folder)
-    return [str(path) for path in (folder / "tables.md", folder / "command.txt", *drawn)]
-
-
-def _seeds(rows: list[Row]) -> str:
-    """How many seeds each cell of the report has, which need not be the same where a run was cut off."""
-    cells: dict[tuple[str, float], set[int]] = {}
-    for row in rows:
-        if row.stage == REPORT:
-            cells.setdefault((row.method, row.epsilon), set()).add(row.seed)
-    counts = sorted({len(seeds) for seeds in cells.values()})
-    if len(counts) <= 1:
-        return f"{counts[0] if counts else 0} seeds"
-    return f"{counts[0]} to {counts[-1]} seeds in a cell (no spread is shown where there is one)"
 
 
 def _numbers(text: str) -> tuple[float, ...]:
