@@ -41,11 +41,13 @@ from torch import nn
 
 SECRET = 4242.0
 
-def load(records=60, validation=20, everything=True):
+def load(records=60, validation=20, everything=True, public=0):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(records + validation, 4, generator=generator)
     y = (x[:, 0] > 0).long()
     made = {"private": (x[:records], y[:records])}
+    if public:
+        made["public"] = (x[records:records + public], y[records:records + public])
     if everything:
         made |= {"validate": (x[records:].numpy(), y[records:].numpy()), "classes": 2}
     return made
@@ -187,6 +189,26 @@ def test_train_writes_the_run_and_prints_metrics_and_statement(here: Path, run: 
     assert result.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("method", "bound"),
+    [("PazoM", 1.0), ("PazoP", 1.0), ("PazoS", 5**0.5), ("DPMD", 1.0), ("DopeSGD", 1.0), ("GEP", 2**0.5)],
+)
+def test_methods_with_public_records_are_trained_and_planned(here: Path, run: Run, method: str, bound: float):
+    options = {"PazoS": "candidates = 4\nclip = 1.0", "GEP": "bases = 4\ngroups = 2\nclip = 1.0"}.get(
+        method, "clip = 1.0"
+    )
+    text = SETTINGS.replace('"DPSGD"', f'"{method}"\npublic_batch = 4\n{options}')
+    (here / "run.toml").write_text(text)
+    assert f"{method} needs public=" in run("train", "run.toml", "--quiet", code=2).stderr
+    (here / "run.toml").write_text(text.replace('"toy:load"', '"toy:load"\npublic = 8'))
+    trained = document(run("train", "run.toml", "--json"))
+    assert trained["statement"]["steps_run"] == 4
+    assert any("8 records given as public=" in said for said in trained["statement"]["assumed"])
+    planned = document(run("plan", "training", "run.toml", "--records", "60", "--json"))
+    assert planned["bound"] == pytest.approx(bound)
+    assert planned["noise_multiplier"] == pytest.approx(trained["statement"]["noise_multiplier"])
+
+
 def test_train_prints_one_document_and_the_rest_on_standard_error(here: Path, run: Run):
     write(here, '"toy:load"', '"toy:noisy"')
     result = run("train", "run.toml", "--json", "--name", "first")
@@ -202,7 +224,7 @@ def test_the_resolved_configuration_trains_again(here: Path, run: Run):
     run("train", "run.toml", "--quiet")
     resolved = here / "runs" / "run" / "config.toml"
     tables = tomllib.loads(resolved.read_text())
-    assert tables["data"] == {"name": "toy:load", "records": 60, "validation": 20, "everything": True}
+    assert tables["data"] == {"name": "toy:load", "records": 60, "validation": 20, "everything": True, "public": 0}
     assert tables["model"] == {"name": "toy:Net", "width": 3, "seed": 0}
     assert tables["method"] == {"name": "DPSGD", "lr": 0.5, "clip": 1.0}
     assert tables["run"]["evaluate_every"] == 1
@@ -639,7 +661,9 @@ def test_every_example_runs(here: Path, run: Run, monkeypatch: pytest.MonkeyPatc
     if not settings.data.is_factory:
         monkeypatch.setattr(data, "load", small_images)
     short = dataclasses.replace(settings.run, steps=2, epochs=None, batch_size=32)
-    (here / "short.toml").write_text(settings.resolved(run=short).dumps())
+    fewer = {"public_records": 100} if "public_records" in settings.data.options else {}
+    records = dataclasses.replace(settings.data, options={**settings.data.options, **fewer})
+    (here / "short.toml").write_text(settings.resolved(run=short, data=records).dumps())
     trained = document(run("train", "short.toml", "--json"))
     assert trained["statement"]["steps_run"] == 2
     assert 0 <= trained["final"]["accuracy"] <= 1

@@ -137,6 +137,24 @@ def test_every_method_is_known(name: str, made: Callable[..., Any]):
     assert parse(text).method == made(lr=0.01)
 
 
+@pytest.mark.parametrize("name", ["PazoM", "PazoP", "PazoS", "DPMD", "DopeSGD", "GEP"])
+def test_methods_with_public_records_have_some_set_aside(name: str):
+    text = changed('"DPZero"', f'"{name}"')
+    with pytest.raises(ConfigurationError, match=f"{name} uses public records: add public_records = 2000"):
+        parse(text)
+    made = parse(text.replace('"mnist"', '"mnist"\npublic_records = 2000'))
+    assert type(made.method).__name__ == name and made.known_records() == 58_000
+    assert parse(text.replace('"mnist"', '"mnist"\npublic_records = 2000\nlimit = 500')).known_records() == 500
+
+
+@pytest.mark.parametrize(
+    ("records", "words"), [("60000", "60000 training records"), ("-1", "training records"), ("5", "uses no public")]
+)
+def test_public_records_of_built_in_data_are_checked(records: str, words: str):
+    with pytest.raises(ConfigurationError, match=words):
+        parse(changed('"mnist"', f'"mnist"\npublic_records = {records}'))
+
+
 @pytest.mark.parametrize("name", models.names())
 def test_every_built_in_model_is_known(name: str):
     assert parse(changed('"mlp"', f'"{name}"\nseed = 3\nclasses = 2\nshape = [1, 8, 8]')).model.name == name
@@ -221,14 +239,14 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path):
 
 
 def test_the_public_number_of_records_is_known_without_data_where_it_can_be():
-    assert parse(MINIMAL).public_records() == 60_000
-    assert parse(MINIMAL).public_records(7) == 7
-    assert parse(changed('"mnist"', '"mnist"\nlimit = 500')).public_records() == 500
-    assert parse(changed('"mnist"', '"mine:load"')).public_records() is None
-    assert parse(changed('"mnist"', '"mine:load"\nrecords = 9')).public_records() == 9
+    assert parse(MINIMAL).known_records() == 60_000
+    assert parse(MINIMAL).known_records(7) == 7
+    assert parse(changed('"mnist"', '"mnist"\nlimit = 500')).known_records() == 500
+    assert parse(changed('"mnist"', '"mine:load"')).known_records() is None
+    assert parse(changed('"mnist"', '"mine:load"\nrecords = 9')).known_records() == 9
     protected = changed("delta = 1e-6", "delta = 1e-6\nneighbours = 'add-remove'")
-    assert parse(protected).public_records() is None
-    assert parse(protected.replace("epochs = 2", "epochs = 2\nrecords = 9")).public_records() == 9
+    assert parse(protected).known_records() is None
+    assert parse(protected.replace("epochs = 2", "epochs = 2\nrecords = 9")).known_records() == 9
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\nb", "x" * 300])

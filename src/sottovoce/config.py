@@ -15,7 +15,21 @@ from typing import Any, Self
 from sottovoce.binding import bind, nearest, parameters_of
 from sottovoce.horizon import Sampling
 from sottovoce.losses import LOSSES, METRICS
-from sottovoce.methods import DPSGD, SGD, DPZero, Method, MeZO, PlainMethod
+from sottovoce.methods import (
+    DPMD,
+    DPSGD,
+    GEP,
+    SGD,
+    DopeSGD,
+    DPZero,
+    Method,
+    MeZO,
+    PazoM,
+    PazoP,
+    PazoS,
+    PlainMethod,
+    uses_public,
+)
 from sottovoce.objective.strategies import Strategy
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import ConfigurationError
@@ -24,7 +38,9 @@ from sottovoce.toml import Value, dumps
 from sottovoce.update import Update
 
 TABLES = ("data", "model", "loss", "method", "budget", "run")
-METHODS: Mapping[str, Callable[..., Any]] = {method.__name__: method for method in (DPZero, DPSGD, SGD, MeZO)}
+METHODS: Mapping[str, Callable[..., Any]] = {
+    each.__name__: each for each in (DPZero, DPSGD, PazoM, PazoP, PazoS, DPMD, DopeSGD, GEP, SGD, MeZO)
+}
 _CLASSIFYING = ("cross-entropy", "logistic", "hinge", "zero-one")
 
 
@@ -94,14 +110,14 @@ class Config:
         """Whether the number of records is itself protected, so that it may not be taken from the data."""
         return self.budget is not None and self.budget.neighbours == "add-remove"
 
-    def public_records(self, given: int | None = None) -> int | None:
+    def known_records(self, given: int | None = None) -> int | None:
         """The number of records from which rate, steps and divisor are made, as far as it is known without data."""
         if self.add_remove:
             return given or self.run.records
         told = given or self.data.options.get("records") or self.run.records
         if told or self.data.is_factory:
             return told
-        everything = data.spec(self.data.name).train_records
+        everything = data.spec(self.data.name).train_records - (self.data.options.get("public_records") or 0)
         return min(everything, self.data.options.get("limit") or everything)
 
     def resolved(self, **changes: Any) -> Self:
@@ -155,8 +171,10 @@ def parse(document: Mapping[str, Any]) -> Config:
     tables = _split(document)
     method = _method(tables["method"])
     loss, metrics = _loss(tables["loss"])
+    named = _data(tables["data"])
+    _check_public(named, method)
     return Config(
-        data=_data(tables["data"]),
+        data=named,
         model=_named("model", tables["model"], models.names(), lambda name: (_builder(name), _model_keys)),
         loss=loss,
         metrics=metrics,
@@ -237,6 +255,23 @@ def _data(given: Mapping[str, Any]) -> Named:
     return _named("data", given, images, lambda _: (_built_in_data, data_keys))
 
 
+def _check_public(named: Named, method: Method | PlainMethod) -> None:
+    """Of built-in data, public records are set aside if and only if the method uses some."""
+    if named.is_factory:
+        return
+    given, used, name = named.options.get("public_records") or 0, uses_public(method), type(method).__name__
+    most = data.spec(named.name).train_records
+    if not 0 <= given < most:
+        raise ConfigurationError(f"[data] public_records = {given}: {named.name} has {most} training records.")
+    if used and not given:
+        raise ConfigurationError(
+            f"{name} uses public records: add public_records = 2000, say, to [data]; that many records of "
+            f"{named.name} are then treated as public."
+        )
+    if given and not used:
+        raise ConfigurationError(f"[data] public_records = {given}: {name} uses no public records; leave it out.")
+
+
 def _builder(name: str) -> Callable[..., Any]:
     return getattr(models, name.replace("-", "_"))
 
@@ -254,8 +289,10 @@ def _name(table: str, options: dict[str, Any], known: tuple[str, ...], *, own: b
     return name
 
 
-def _built_in_data(*, limit: int | None = None, normalise: bool = True) -> None:
-    """The options of built-in data: the first so many records only; shift and scale by published constants."""
+def _built_in_data(*, limit: int | None = None, normalise: bool = True, public_records: int | None = None) -> None:
+    """The options of built-in data: the first so many private records only; shift and scale by published constants; so
+    many of the training records, chosen by a fixed permutation, treated as public, for the methods that use some.
+    """
 
 
 def data_keys(*, records: int | None = None) -> None:

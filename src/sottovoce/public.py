@@ -52,7 +52,7 @@ class PublicData:
         chosen = np.sort(key.generator().choice(self.count, size, replace=False))
         if self._items is not None:
             return stack([as_tree(self._items[int(index)]) for index in chosen])
-        return select(self._tree, torch.as_tensor(chosen))  # pyright: ignore[reportArgumentType]
+        return select(self._tree, torch.as_tensor(chosen))
 
     def gradient(self, key: Key, size: int) -> Tensor:
         """The mean gradient over a batch, by plain back-propagation: ``[d]``, float32 or float64."""

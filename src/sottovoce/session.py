@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sottovoce.arguments import whole
 from sottovoce.horizon import resolve
 from sottovoce.inputs import as_records
-from sottovoce.methods.base import Method, Moment, with_plain_numbers
+from sottovoce.methods.base import Method, Moment, uses_public, with_plain_numbers
 from sottovoce.methods.plain import PlainMethod
 from sottovoce.objective.caller import warn_caller
 from sottovoce.objective.directions import Key
@@ -333,19 +333,18 @@ def _check_tracking(method: Method | PlainMethod, dataset: str | None, ledger: L
 
 def _public_data(method: Any, public: Any, private: Any, objective: ModuleObjective) -> PublicData | None:
     """The public records, where the method uses some; they must not be the private ones."""
-    wanted: int | None = getattr(method, "public_batch", None)
-    name = type(method).__name__
-    if (wanted is None) != (public is None):
+    used, name = uses_public(method), type(method).__name__
+    if used != (public is not None):
         raise ConfigurationError(
             f"{name} does not use public data: leave out public=."
-            if wanted is None
+            if not used
             else f"{name} needs public=: records that everybody may see, of the form of the private ones."
         )
-    if wanted is None:
+    if not used:
         return None
     refuse_private_as_public(private, public)
     data = PublicData(public, objective)
-    data.check_batch(wanted)
+    data.check_batch(method.public_batch)
     return data
 
 

@@ -18,12 +18,14 @@ from sottovoce.config import Config, Named, data_keys
 from sottovoce.inputs import as_public, as_records
 from sottovoce.losses import LOSSES, METRICS
 from sottovoce.objective.loss import Loss
+from sottovoce.objective.records import select
 from sottovoce.overlap import refuse_private_as_public
 from sottovoce.privacy.errors import ConfigurationError, DataError, SottovoceError
 from sottovoce.privacy.trees import Tree, leaves_of, map_leaves
 from sottovoce.tasks import data, models
+from sottovoce.tasks.data.permutation import order
 
-_PARTS = ("private", "validate", "example", "shape", "classes")
+_PARTS = ("private", "validate", "example", "shape", "classes", "public")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,7 @@ class Task:
 
     Attributes:
         records: the number of private records.
+        public: records that everybody may see, for methods that use some; None if there are none.
         validate: data that the caller declares public, on the CPU; None if there is none.
     """
 
@@ -40,6 +43,7 @@ class Task:
     loss: Loss
     private: Any
     records: int
+    public: Any
     validate: Tree | None
     example: Tree | None
     metrics: Mapping[str, Loss]
@@ -58,7 +62,7 @@ def build(config: Config) -> Task:
     loss = LOSSES[config.loss] if config.loss in LOSSES else find("[loss] name", config.loss)
     metrics = {name: _metric(name, loss) for name in config.metrics}
     parts, data_options = _data(config.data)
-    records = as_records(parts["private"], parts.get("example"))
+    records = as_records(parts["private"], parts.get("example"), parts.get("public"))
     shape = parts.get("shape") or _shape_of(records.example)
     model, model_options = _model(config, shape, parts.get("classes"))
     return Task(
@@ -70,6 +74,7 @@ def build(config: Config) -> Task:
         loss=loss,
         private=parts["private"],
         records=records.count,
+        public=parts.get("public"),
         validate=as_public(parts["validate"], "'validate'") if "validate" in parts else None,
         example=parts.get("example"),
         metrics=metrics,
@@ -141,9 +146,17 @@ def _data(named: Named) -> tuple[dict[str, Any], dict[str, Any]]:
     options = dict(named.options)
     if not named.is_factory:
         loaded = data.load(named.name)
-        train = loaded.as_tensors("train", limit=options.get("limit"), normalise=options["normalise"])
-        test = loaded.as_tensors("test", normalise=options["normalise"])
-        return {"private": train, "validate": test, "shape": loaded.shape, "classes": loaded.classes}, options
+        parts = {"shape": loaded.shape, "classes": loaded.classes}
+        parts["validate"] = loaded.as_tensors("test", normalise=options["normalise"])
+        if not options.get("public_records"):
+            parts["private"] = loaded.as_tensors("train", limit=options.get("limit"), normalise=options["normalise"])
+            return parts, options
+        train = loaded.as_tensors("train", normalise=options["normalise"])
+        shown = options["public_records"]
+        numbers = torch.tensor(order(f"{named.name}-public", len(train[1])))
+        hidden = numbers[shown:][: options.get("limit")]
+        parts["public"], parts["private"] = select(train, numbers[:shown]), select(train, hidden)
+        return parts, options
     where = f"[data] {named.name}"
     factory = find("[data] name", named.name, tell=False)
     wanted = takes(factory, "records")

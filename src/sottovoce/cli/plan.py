@@ -16,7 +16,7 @@ from sottovoce.cli.support import AsJson, command, rows
 from sottovoce.cli.train import ConfigFile
 from sottovoce.config import Config
 from sottovoce.inputs import as_records
-from sottovoce.methods import DPSGD, DPZero, Method
+from sottovoce.methods import DPMD, DPSGD, GEP, DopeSGD, DPZero, Method, PazoM, PazoP, PazoS
 from sottovoce.places import ledger_path
 from sottovoce.privacy.curator import Curator
 from sottovoce.privacy.errors import ConfigurationError
@@ -60,7 +60,7 @@ def plan_of(settings: Config, records: int | None = None) -> dict[str, Any]:
 
     They are read off a curator like that of the run, over stand-in records, so that they cannot differ from it.
     """
-    count = settings.public_records(records)
+    count = settings.known_records(records)
     if count is None:
         where = "[run]" if settings.add_remove else "[data]"
         raise ConfigurationError(
@@ -126,11 +126,18 @@ def _costs(settings: Config, method: Method, sampler: Sampler, count: int) -> di
 
 
 def _bound(method: Method) -> float:
-    """The l2 bound on a record's answer that the method releases under."""
-    if isinstance(method, DPZero) and method.clipping == "per-query":
-        return math.sqrt(method.queries) * method.clip
-    assert isinstance(method, DPZero | DPSGD)
-    return method.clip
+    """The l2 bound on all that a record answers in a step: its noise is the multiplier times this, on each number."""
+    match method:
+        case DPZero(clipping="per-query"):
+            return math.sqrt(method.queries) * method.clip
+        case PazoS():
+            return math.sqrt(method.candidates + 1) * method.clip
+        case GEP():  # of the embedding, beside the rest of the gradient with the other half of the budget
+            return math.sqrt(2) * method.clip
+        case DPZero() | DPSGD() | PazoM() | PazoP() | DPMD() | DopeSGD():
+            return method.clip
+        case _:
+            raise ConfigurationError(f"{type(method).__name__} states no bound.")
 
 
 def _table(plan: dict[str, Any]) -> str:
@@ -146,7 +153,7 @@ def _table(plan: dict[str, Any]) -> str:
         "neighbours": f"{plan['neighbours']}, per {plan['unit']}",
         "accountant": plan["accountant"],
         "noise multiplier": f"{plan['noise_multiplier']:.6g}",
-        "clip": f"{plan['bound']:g}",
+        "bound": f"{plan['bound']:g}",
         "noise on the mean": f"{plan['noise_on_mean']:.6g} (standard deviation of each released number)",
         "evaluated at once": f"{plan['physical_batch']} records",
     }

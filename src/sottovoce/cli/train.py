@@ -39,10 +39,11 @@ def train(
 
     The file has the tables `[data] [model] [loss] [method] [budget] [run]`. Data, model and loss are built in or your
     own: `package.module:factory` is imported with the current directory on the path. A data factory returns a dict with
-    `private` (the records to protect), and as it likes `validate` (PUBLIC records, on which results are measured
-    exactly), `example` (one public record; needed if `private` is a data set of items), `shape` and `classes`; a model
-    factory returns a torch.nn.Module; a loss is itself `loss(model, batch)`, one value for each record. Everything is
-    checked before any of the privacy budget is spent.
+    `private` (the records to protect), and as it likes `public` (records that everybody may see, for the methods that
+    use some), `validate` (PUBLIC records, on which results are measured exactly), `example` (one public record; needed
+    if `private` is a data set of items), `shape` and `classes`; a model factory returns a torch.nn.Module; a loss is
+    itself `loss(model, batch)`, one value for each record. Everything is checked before any of the privacy budget is
+    spent.
 
     Writes runs/NAME with the model, its privacy statement, the history of the public metrics, and the configuration
     with every default filled in; also if it is cut off by Ctrl-C or SIGTERM, as what was released is paid for. Shows
@@ -78,6 +79,7 @@ def _fit(task: Task, folder: Path, *, progress: bool | None) -> Run:
         task.model,
         task.loss,
         private=task.private,
+        public=task.public,
         method=settings.method,
         budget=settings.budget,
         epochs=run.epochs,
@@ -102,7 +104,7 @@ def _fit(task: Task, folder: Path, *, progress: bool | None) -> Run:
 def _fill_in(task: Task, name: str) -> Task:
     """The task with the defaults that depend on the number of records."""
     run = task.config.run
-    known = task.config.public_records()
+    known = task.config.known_records()
     if known is None and task.config.add_remove:
         raise ConfigurationError(
             "neighbours = 'add-remove' needs records = N in [run]: a public number, fixed independently of the data "

@@ -1,6 +1,6 @@
 """The methods: one algorithm, one file; each reads like its paper."""
 
-from sottovoce.methods.base import Method, Moment
+from sottovoce.methods.base import Method, Moment, uses_public
 from sottovoce.methods.dope_sgd import DopeSGD
 from sottovoce.methods.dpmd import DPMD
 from sottovoce.methods.dpsgd import DPSGD
@@ -25,4 +25,5 @@ __all__ = [
     "PazoP",
     "PazoS",
     "PlainMethod",
+    "uses_public",
 ]

@@ -74,6 +74,11 @@ class Method(Protocol):
         ...
 
 
+def uses_public(method: object) -> bool:
+    """Whether a method reads public records."""
+    return getattr(method, "public_batch", None) is not None
+
+
 def require_positive(**values: float) -> None:
     """Every value is positive and finite."""
     for name, value in values.items():

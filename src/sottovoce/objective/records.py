@@ -52,8 +52,8 @@ def repeat(record: Tree, count: int) -> Tree:
     return map_leaves(lambda leaf: leaf.unsqueeze(0).repeat(count, *[1] * leaf.ndim), record)
 
 
-def select(records: Tree, rows: slice | int) -> Tree:
-    """Some rows of a batch; with an integer, one record without the batch dimension."""
+def select(records: Tree, rows: slice | int | torch.Tensor) -> Tree:
+    """Some rows of a batch, by a slice or by numbers; with one integer, one record without the batch dimension."""
     return map_leaves(lambda leaf: leaf[rows], records)
 
 
