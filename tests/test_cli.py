@@ -215,7 +215,7 @@ def test_train_prints_one_document_and_the_rest_on_standard_error(here: Path, ru
     printed = document(result)
     assert printed["name"] == "first"
     assert printed["folder"] == str(here / "runs" / "first")
-    assert set(printed["final"]) == {"step", "seconds", "accuracy", "loss"}
+    assert set(printed["final"]) == {"step", "accuracy", "loss"}
     assert printed["statement"] == json.loads((here / "runs" / "first" / "statement.json").read_text())
     assert result.stderr == "reading\n"
 

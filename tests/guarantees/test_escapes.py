@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import threading
 import warnings
@@ -391,3 +392,50 @@ def test_an_interrupt_inside_a_transaction_does_not_make_later_ones_vanish(
     assert not ledger._connection.in_transaction
     other = Ledger.open(tmp_path / "ledger.db")
     assert [(run.mark, run.steps_planned) for run in other.runs()] == [(3, 5)]
+
+
+def test_what_a_loss_logs_is_not_heard(caplog: pytest.LogCaptureFixture):
+    def chatty(net: nn.Module, batch: Any) -> Tensor:
+        if victim_in(batch[0]):
+            logging.getLogger("library").critical("odd input: %s", batch[0].max())
+        return sv.losses.cross_entropy(net, batch)
+
+    sums(chatty, marked())
+    assert caplog.text == ""
+    logging.getLogger("library").critical("heard again")
+    assert "heard again" in caplog.text
+
+
+def test_torch_tells_nothing_of_records_on_standard_error(capfd: pytest.CaptureFixture[str]):
+    """An operation without a batching rule makes torch itself write, past Python's warnings, at each evaluation."""
+    library = torch.library.Library("sottovoce_test", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: 2 * x, "CompositeExplicitAutograd")
+
+    class Twice(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x: Tensor) -> Tensor:
+            return torch.ops.sottovoce_test.twice(x)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None: ...
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            return 2 * gradients[0]
+
+    def loss(net: nn.Module, batch: Any) -> Tensor:
+        return sv.losses.cross_entropy(net, (Twice.apply(batch[0]), batch[1]))
+
+    warned = torch._C._functorch._set_vmap_fallback_warning_enabled  # pyright: ignore
+    warned(True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.func.vmap(torch.ops.sottovoce_test.twice)(torch.ones(3))
+    heard = capfd.readouterr().err
+    sums(loss, marked(), "DPSGD")
+    assert capfd.readouterr().err == ""
+    if "batching rule" not in heard:
+        pytest.skip("this torch says nothing where a batching rule is missing")

@@ -1,6 +1,8 @@
+import random
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -385,3 +387,96 @@ def test_replaced_buffers_frozen_parameters_and_new_attributes_are_put_back_too(
 
 def stacked(example, rows):
     return tuple(leaf.expand(rows, *leaf.shape).clone() for leaf in example)
+
+
+# --- what only other subjects than the example, or other generators than torch's, reveal -------------------------
+
+
+def refused(loss: Any, model: nn.Module | None = None, example: Any = EXAMPLE) -> str:
+    with pytest.raises(QueryError) as caught:
+        probe(ModuleObjective(model or nn.Linear(6, 3), loss, example=example), example, 16)
+    return str(caught.value)
+
+
+def test_a_scale_taken_from_the_batch_is_found_though_the_example_is_zeros():
+    """Dynamically quantised layers take the range of their inputs over the whole batch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch recommends another package for it
+        body: Any = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(6, 16), nn.ReLU()), {nn.Linear})
+    said = refused(cross_entropy, nn.Sequential(body, nn.Linear(16, 3)))
+    assert "that of a made-up one was another" in said and "dynamic quantisation" in said
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int64])
+@pytest.mark.parametrize("value", [0, 200])
+def test_integers_scaled_by_the_largest_of_their_batch_are_found(dtype, value):
+    def by_largest(model, batch):
+        return cross_entropy(model, (batch[0].float() / batch[0].max().clamp(min=1), batch[1]))
+
+    example = (torch.tensor([value, 3, 1, 0, 2, 1]).to(dtype), EXAMPLE[1])
+    assert "depends on the other records" in refused(by_largest, example=example)
+
+
+class RunningMean:
+    """A loss that remembers; called, or by its method."""
+
+    def __init__(self) -> None:
+        self.mean = torch.tensor(1.0)
+        self.seen: list[torch.Tensor] = []
+
+    def __call__(self, model, batch):
+        found = cross_entropy(model, batch)
+        self.mean = 0.9 * self.mean + 0.1 * found.detach().mean()
+        return found / self.mean
+
+    def listed(self, model, batch):
+        self.seen.append(cross_entropy(model, batch).detach().mean())
+        return cross_entropy(model, batch) / sum(self.seen)
+
+
+def test_what_a_loss_remembers_is_forgotten_or_refused():
+    loss = RunningMean()
+    assert "depends on the other records" in refused(loss)  # within one batch; nothing stays for the next
+    assert float(loss.mean) == 1.0
+    assert "remembers earlier calls" in refused(loss.listed)
+
+
+def test_the_buffers_of_a_loss_that_is_a_module_are_put_back():
+    class Weighted(nn.Module):
+        total: torch.Tensor
+
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(()))
+
+        def forward(self, model, batch):
+            found = cross_entropy(model, batch)
+            self.total += found.detach().sum()
+            return found
+
+    loss = Weighted()
+    ModuleObjective(nn.Linear(6, 3), loss, example=EXAMPLE).losses(stacked(EXAMPLE, 4))
+    assert float(loss.total) == 0
+
+
+def test_draws_of_numpy_and_python_do_not_hide_a_loss_that_mixes():
+    def mixing(model, batch):
+        found = cross_entropy(model, batch)
+        return found + found.mean() + np.random.rand() + random.random()
+
+    with pytest.warns(ObjectiveWarning, match="random"):
+        assert "depends on the other records" in refused(mixing)
+
+
+def test_a_generator_of_the_loss_s_own_is_refused():
+    draws = np.random.default_rng(0)
+    assert "a generator of its own" in refused(lambda model, batch: cross_entropy(model, batch) + draws.random())
+
+
+def test_a_parameter_that_is_written_behind_autograd_s_back_is_refused():
+    class Keeps(nn.Linear):
+        def forward(self, input):
+            self.bias.data[0] = input.detach().abs().max()
+            return super().forward(input)
+
+    assert "changed 'bias'" in refused(cross_entropy, Keeps(6, 3))

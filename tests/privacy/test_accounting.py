@@ -127,6 +127,11 @@ def test_the_closed_form_agrees_with_sixty_digits(mu: float, at: float):
     assert gaussian_delta(mu, at) == pytest.approx(exact_gaussian_delta(mu, at), rel=1e-10, abs=1e-305)
 
 
+@pytest.mark.parametrize(("at", "delta"), [(1e-8, 1e-9), (1e-6, 1e-13), (1e-4, 1e-12), (0.01, 1e-9), (1.0, 1e-6)])
+def test_the_largest_mu_keeps_delta_also_where_rounding_is_all_there_is(at: float, delta: float):
+    assert exact_gaussian_delta(gaussian_mu_for(at, delta), at) <= delta
+
+
 def test_the_closed_form_survives_extremes():
     assert gaussian_delta(0.0, 1.0) == 0.0
     assert gaussian_delta(math.inf, 1.0) == 1.0

@@ -62,7 +62,9 @@ def train(
         output.document = {
             "name": chosen,
             "folder": folder.absolute(),
-            "final": run.final,
+            "final": {
+                name: value for name, value in run.final.items() if name != "seconds" or not run.statement.private
+            },
             "statement": json.loads(run.statement.to_json()),
         }
         output.text(_summary(run, folder))
@@ -157,6 +159,11 @@ def _claimed(folder: Path, task: Task, *, overwrite: bool) -> Generator[None]:
                 (folder / "config.toml").unlink()
                 folder.rmdir()
         raise
+
+
+def _publishable(run: Run) -> dict[str, float]:
+    """The last row of the history, without the seconds if records were protected, as `Run.save` has it."""
+    return {name: value for name, value in run.final.items() if name != "seconds" or not run.statement.private}
 
 
 def _save(run: Run, folder: Path, task: Task) -> None:

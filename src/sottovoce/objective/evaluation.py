@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -13,15 +15,16 @@ from sottovoce.objective.state import ModelState
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; afterwards every submodule has its own training flag, state and attributes again.
+def evaluating(module: nn.Module, loss: object = None) -> Iterator[None]:
+    """Evaluation mode inside; afterwards every submodule has its own training flag, state and attributes again, and so
+    has the object whose call or method the loss is.
 
     TF32 is off inside, since a slope is a difference of two nearly equal losses, and so is cuDNN's
     benchmarking, which may choose another kernel, hence other rounding, from one call to the next.
     """
     flags = [(part, part.training) for part in module.modules()]
     saved: list[tuple[Any, str, Any]] = []
-    state = ModelState(module)
+    state = ModelState(module, loss)
     try:
         if any(training for _, training in flags):
             module.eval()
@@ -38,10 +41,17 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def from_seed(device: torch.device, seed: int = 3) -> Iterator[None]:
-    """Torch's global random state set inside and put back afterwards, so that a random loss repeats itself."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
+    """The global generators of torch, NumPy and Python set inside and put back afterwards: a random loss repeats."""
+    states = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            np.random.seed(seed)
+            random.seed(seed)
+            yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
 
 
 def _switch_off(saved: list[tuple[Any, str, Any]]) -> None:

@@ -9,6 +9,8 @@ record, for models that vmap cannot trace (control flow that depends on the data
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import torch
@@ -60,8 +62,7 @@ def by_vmap(model: nn.Module, loss: Loss, parameters: ParameterVector, records: 
         return functional_call(wrapped, at, (record,))
 
     def mapped(at: dict[str, Tensor], part: Tree) -> dict[str, Tensor]:
-        with warnings.catch_warnings():  # a kernel without a batching rule is run row by row, which is right
-            warnings.filterwarnings("ignore", message="There is a performance drop")
+        with _without_fallback_warnings():
             return vmap(grad(loss_of_one), in_dims=(None, 0), randomness="different")(at, part)
 
     size = batch_size(records)
@@ -73,6 +74,25 @@ def by_vmap(model: nn.Module, loss: Loss, parameters: ParameterVector, records: 
         part = mapped(values, select(records, slice(start, start + rows)))
         found[start : start + rows] = _flat(list(part.values()), parameters)
     return found
+
+
+@contextmanager
+def _without_fallback_warnings() -> Iterator[None]:
+    """A kernel without a batching rule is run row by row, which is right. Torch says so on standard error, past
+    Python's warnings, once for each evaluation: that would tell how many there were.
+    """
+    switch: Callable[[bool], None] | None = getattr(
+        getattr(torch._C, "_functorch", None), "_set_vmap_fallback_warning_enabled", None
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="There is a performance drop")
+        try:
+            if switch is not None:
+                switch(False)
+            yield
+        finally:
+            if switch is not None:
+                switch(True)
 
 
 def by_loop(model: nn.Module, loss: Loss, parameters: ParameterVector, records: Tree) -> Tensor:

@@ -88,7 +88,7 @@ class ModuleObjective:
     def losses(self, records: Tree) -> Tensor:
         """The losses at x, float64, ``[B]``."""
         records = self._on_device(records)
-        with evaluating(self.module), torch.no_grad():
+        with evaluating(self.module, self.loss), torch.no_grad():
             return self._per_example(records)
 
     def losses_along(self, records: Tree, directions: Directions, query: int, scale: float) -> Tensor:
@@ -98,7 +98,7 @@ class ModuleObjective:
         if not self._lean_checked:
             self.check_lean(self._example_for(records))
         with (
-            evaluating(self.module),
+            evaluating(self.module, self.loss),
             torch.no_grad(),
             self._perturbation.at(directions, query, scale),
         ):
@@ -109,13 +109,13 @@ class ModuleObjective:
         records = self._on_device(records)
         engine = self.gradient_engine(self._example_for(records))
         run = engines.by_vmap if engine == "vmap" else engines.by_loop
-        with evaluating(self.module):
+        with evaluating(self.module, self.loss):
             return run(self.module, self.loss, self.parameters, records).detach()
 
     def mean_gradient(self, records: Tree) -> Tensor:
         """The gradient of the mean loss at x, ``[d]``, by plain back-propagation: for records that are public."""
         records = self._on_device(records)
-        with evaluating(self.module):
+        with evaluating(self.module, self.loss):
             return engines.of_sum(self.module, self.loss, self.parameters, records) / batch_size(records)
 
     def gradient_engine(self, example: Tree | None = None) -> Engine:
@@ -125,7 +125,7 @@ class ModuleObjective:
             if example is None:
                 raise ConfigurationError("choosing the gradient engine needs an example= record.")
             example = move(example, self.parameters.device)
-            with evaluating(self.module):
+            with evaluating(self.module, self.loss):
                 self._engine = engines.choose_engine(self.module, self.loss, self.parameters, example)
         return self._engine
 
@@ -192,7 +192,7 @@ class ModuleObjective:
         found = self.losses_along(records, directions, 0, 0.01)
         if self.strategy == "lean":
             fast = FastPerturbation(self.parameters)
-            with evaluating(self.module), torch.no_grad(), fast.at(directions, 0, 0.01):
+            with evaluating(self.module, self.loss), torch.no_grad(), fast.at(directions, 0, 0.01):
                 expected = self._per_example(self._on_device(records))
             if not torch.equal(found.view(torch.int64), expected.view(torch.int64)):
                 self._fall_back("it gives other losses than the fast one on the example")

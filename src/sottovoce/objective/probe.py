@@ -10,8 +10,9 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +20,12 @@ from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPriva
 from torch.nn.modules.dropout import _DropoutNd  # pyright: ignore[reportPrivateUsage]
 
 from sottovoce.objective.caller import warn_caller
+from sottovoce.objective.companies import agreement, bits, compare_companies
 from sottovoce.objective.evaluation import evaluating, from_seed
 from sottovoce.objective.gradients import Engine
 from sottovoce.objective.hints import how_losses_are_called, how_types_agree, short
 from sottovoce.objective.module import ModuleObjective
-from sottovoce.objective.records import Tree, leaves_of, map_leaves, move, repeat
+from sottovoce.objective.records import Tree, leaves_of, move, repeat
 from sottovoce.objective.strategies import ObjectiveWarning, choose
 from sottovoce.objective.synthetic import variants
 from sottovoce.privacy.errors import ConfigurationError, QueryError
@@ -77,16 +79,20 @@ def probe(
     _run_on_example(objective, repeat(example, max(2, batch_size)))  # with one row a mean looks like a value
     _refuse_batch_statistics(objective.module)
     _warn_of_untouched_statistics(objective.module)
+    _refuse_memory(objective, example, batch_size)
     _refuse_changed_state(objective, example, batch_size)
     _refuse_losses_that_are_not_finite(objective, example, stands_in=stands_in)
     random = _is_random(objective, example, batch_size)
-    companies = _compare_companies(objective.losses_from_seed, objective.module, example, batch_size)
+    companies = compare_companies(
+        objective.losses_from_seed, objective, [example, *_others(objective, example)], None, batch_size
+    )
     _settle_strategy(objective, example)
     _warn_if_parameters_do_nothing(objective, example)
     engine: Engine | None = None
     if gradients:
         engine = objective.gradient_engine(example)
-        _compare_companies(_seeded_gradients(objective), objective.module, example, batch_size)
+        # The losses are known to be apart by now; this finds an engine that mixes what they keep apart.
+        compare_companies(_seeded_gradients(objective), objective, [example], ("noise", "NaN"), batch_size)
     return ProbeReport(
         batch_size=batch_size,
         strategy=objective.strategy,
@@ -176,9 +182,13 @@ def _warn_of_untouched_statistics(module: nn.Module) -> None:
         )
 
 
-def _bits(values: Tensor) -> Tensor:
-    """A float64 tensor's bits, so that NaN equals NaN and 0 differs from -0."""
-    return values.double().contiguous().view(torch.int64)
+def _refuse_memory(objective: ModuleObjective, example: Tree, size: int) -> None:
+    """The example gives the same again after others were there: looked at before anything that a NaN may spoil."""
+    copies = repeat(example, size)
+    once = objective.losses_from_seed(copies)
+    with suppress(Exception):  # the model does not take the made-up record
+        objective.losses_from_seed(repeat(variants(example)["noise"], size))
+    agreement(once, objective.losses_from_seed(copies))
 
 
 def _refuse_changed_state(objective: ModuleObjective, example: Tree, size: int) -> None:
@@ -187,14 +197,13 @@ def _refuse_changed_state(objective: ModuleObjective, example: Tree, size: int) 
     Whoever relies on such state learns of it here. All made-up records are tried, as some losses change state at
     unusual values only, and nothing is put back before the end.
     """
-    with evaluating(objective.module):
+    with evaluating(objective.module, objective.loss):
         _refuse_state_changed_by(objective, [example, *variants(example).values()], size)
 
 
 def _refuse_state_changed_by(objective: ModuleObjective, records: list[Tree], size: int) -> None:
     module = objective.module
-    parameters = {name: (p, p._version) for name, p in module.named_parameters()}
-    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    held = {name: (tensor, tensor._version, tensor.detach().clone()) for name, tensor in _held(module)}
     stored = _stored(module)
     for record in records:
         batch = move(repeat(record, size), objective.parameters.device)
@@ -209,9 +218,12 @@ def _refuse_state_changed_by(objective: ModuleObjective, records: list[Tree], si
                 "evaluating the loss wrote into its batch: what it sees next would depend on what it did before. "
                 "Work on a copy, as in inputs = inputs.clone()."
             )
-    changed = [name for name, (p, version) in parameters.items() if p._version != version]
-    changed += [
-        name for name, buffer in module.named_buffers() if name not in buffers or not _same(buffer, buffers[name])
+    changed = [
+        name
+        for name, tensor in _held(module)  # values too, as what is written into .data leaves no trace in the version
+        if name not in held
+        or (isinstance(tensor, nn.Parameter) and held[name][:2] != (tensor, tensor._version))
+        or not _same(tensor, held[name][2])
     ]
     for name, tensors in _stored(module).items():
         before = stored.get(name, [])
@@ -245,6 +257,10 @@ def _stored(module: nn.Module) -> dict[str, list[tuple[Tensor, int]]]:
     return found
 
 
+def _held(module: nn.Module) -> list[tuple[str, Tensor]]:
+    return [*module.named_parameters(), *module.named_buffers()]
+
+
 def _same(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
 
@@ -268,10 +284,16 @@ def _is_random(objective: ModuleObjective, example: Tree, size: int) -> bool:
 
 def _differs_by_seed(objective: ModuleObjective, records: Tree) -> bool:
     try:
-        runs = [_bits(objective.losses_from_seed(records, seed)) for seed in (3, 4, 5)]
+        runs = [bits(objective.losses_from_seed(records, seed)) for seed in (3, 4, 5)]
     except Exception:  # the model does not take these made-up values
         return False
     return not all(torch.equal(run, runs[0]) for run in runs[1:])
+
+
+def _others(objective: ModuleObjective, example: Tree) -> list[Tree]:
+    """Made-up records that the model takes: what scales with the batch leaves an example of zeros at zero."""
+    made = variants(example)
+    return [made[name] for name in ("noise", "ones") if math.isfinite(_largest(objective, made[name]))]
 
 
 def _seeded_gradients(objective: ModuleObjective) -> Callable[[Tree], Tensor]:
@@ -282,88 +304,8 @@ def _seeded_gradients(objective: ModuleObjective) -> Callable[[Tree], Tensor]:
     return evaluate
 
 
-def _among(example: Tree, other: Tree, size: int) -> Tree:
-    """A batch of ``other`` whose first and last rows are the example."""
-    batch = repeat(other, size)
-
-    def place(rows: Tensor, record: Tensor) -> Tensor:
-        rows[0] = record
-        rows[-1] = record
-        return rows
-
-    return map_leaves(place, batch, example)
-
-
-def _compare_companies(
-    evaluate: Callable[[Tree], Tensor], module: nn.Module, example: Tree, size: int
-) -> tuple[str, ...]:
-    """The companies in which the example's first and last row kept every bit; raises where one did not."""
-    copies = repeat(example, size)
-    alone = _bits(evaluate(copies))
-    if not torch.equal(alone, _bits(evaluate(copies))):
-        return ()  # random beyond torch's own generator: nothing can be compared, and a warning was given
-    compared: list[str] = []
-    for name, other in variants(example).items():
-        company = _among(example, other, size)
-        try:
-            found = _bits(evaluate(company))
-        except Exception:  # the model does not take these made-up values
-            continue
-        if not (torch.equal(found[0], alone[0]) and torch.equal(found[-1], alone[-1])):
-            raise QueryError(
-                "the loss of a record depends on the other records of its batch: the example's own was another when "
-                f"the other rows held {name}. {_culprit(evaluate, module, copies, company)} Each record's loss must "
-                "depend on that record alone, or the guarantee does not hold: replace what computes across the batch "
-                "(batch normalisation, batch-wide softmax, in-batch negatives) by per-record operations."
-            )
-        compared.append(name)
-    return tuple(compared)
-
-
-def _culprit(evaluate: Callable[[Tree], Tensor], module: nn.Module, copies: Tree, company: Tree) -> str:
-    size = leaves_of(copies)[0].shape[0]
-    try:
-        before = _first_rows(evaluate, module, copies, size)
-        after = _first_rows(evaluate, module, company, size)
-    except Exception:  # e.g. a scripted module, which takes no hooks
-        return "No module could be named."
-    for (name, kind, row), (_, _, changed) in zip(before, after, strict=False):
-        if row.shape != changed.shape or not torch.equal(_bits(row), _bits(changed)):
-            return f"The first module whose output changed is {name or 'the model itself'!r} ({kind})."
-    return "No module's output changed: it happens in the loss function itself."
-
-
-def _first_rows(
-    evaluate: Callable[[Tree], Tensor], module: nn.Module, records: Tree, size: int
-) -> list[tuple[str, str, Tensor]]:
-    """The first row of every module's output, in the order in which the modules finished."""
-    rows: list[tuple[str, str, Tensor]] = []
-
-    def note(name: str) -> Callable[..., None]:
-        def hook(part: nn.Module, _: Any, output: Any) -> None:
-            try:
-                outputs = leaves_of(output)
-            except Exception:
-                return
-            rows.extend(
-                (name, type(part).__name__, leaf[0].detach().clone())
-                for leaf in outputs
-                if leaf.ndim and leaf.shape[0] == size
-            )
-
-        return hook
-
-    handles = [part.register_forward_hook(note(name)) for name, part in module.named_modules()]
-    try:
-        evaluate(records)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return rows
-
-
 def _position_matters(objective: ModuleObjective, example: Tree, size: int) -> bool:
-    losses = _bits(objective.losses_from_seed(repeat(example, size)))
+    losses = bits(objective.losses_from_seed(repeat(example, size)))
     return not torch.equal(losses, losses[:1].expand(size))
 
 
@@ -410,7 +352,7 @@ def _warn_if_parameters_do_nothing(objective: ModuleObjective, example: Tree) ->
                 here, there = objective.losses(batch), objective.losses_along(batch, direction, 0, scale)
             except Exception:  # the model does not take these made-up values
                 continue
-            if not torch.equal(_bits(here), _bits(there)):
+            if not torch.equal(bits(here), bits(there)):
                 return
     warn_caller(
         "on made-up records the loss does not change when the model's trainable parameters do, near or far: does it "

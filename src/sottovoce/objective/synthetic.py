@@ -10,6 +10,7 @@ from torch import Tensor
 from sottovoce.objective.records import Tree, leaves_of, map_leaves
 
 _SEED = 20_250_617
+_NARROW = (torch.uint8, torch.int8, torch.int16)
 
 
 def _noise(scale: float) -> Callable[[Tensor], Tensor]:
@@ -37,6 +38,33 @@ def _not_a_number(leaf: Tensor) -> Tensor:
     return torch.full(leaf.shape, torch.nan) if leaf.dtype.is_floating_point else leaf
 
 
+def _narrow(fill: Callable[[Tensor, torch.iinfo], Tensor]) -> Callable[[Tensor], Tensor]:
+    """For integers of 8 or 16 bits, which are quantities such as pixels and not the numbers of words."""
+
+    def made(leaf: Tensor) -> Tensor:
+        if leaf.dtype in _NARROW:
+            return fill(leaf, torch.iinfo(leaf.dtype))
+        return leaf.detach().cpu()
+
+    return made
+
+
+def _anywhere(leaf: Tensor, info: torch.iinfo) -> Tensor:
+    generator = torch.Generator().manual_seed(_SEED)
+    return torch.randint(info.min, info.max + 1, leaf.shape, generator=generator)
+
+
+def _is_wide(leaf: Tensor) -> bool:
+    """Whole arrays of wide integers: a single one is a label, which would be out of range."""
+    return leaf.dtype in (torch.int32, torch.int64) and leaf.numel() > 1
+
+
+def _up_to_255(leaf: Tensor) -> Tensor:
+    if not _is_wide(leaf):
+        return leaf.detach().cpu()
+    return torch.randint(0, 256, leaf.shape, generator=torch.Generator().manual_seed(_SEED))
+
+
 def variants(example: Tree) -> dict[str, Tree]:
     """Records of the example's form by name; integers may be out of the model's range (guard their use)."""
     fills: dict[str, Callable[[Tensor], Tensor]] = {
@@ -47,6 +75,11 @@ def variants(example: Tree) -> dict[str, Tree]:
     }
     if any(leaf.dtype.is_floating_point for leaf in leaves_of(example)):
         fills["NaN"] = _not_a_number
+    if any(leaf.dtype in _NARROW for leaf in leaves_of(example)):
+        fills["integers of full range"] = _narrow(_anywhere)
+        fills["the largest integers"] = _narrow(lambda leaf, info: torch.full(leaf.shape, info.max))
+    if any(_is_wide(leaf) for leaf in leaves_of(example)):
+        fills["integers up to 255"] = _up_to_255
 
     def made(fill: Callable[[Tensor], Tensor]) -> Tree:
         def value(leaf: Tensor) -> Tensor:

@@ -244,6 +244,7 @@ def _solve(curve: _Curve, delta: float, replace: bool = False, near: float = 1.0
 
 
 def _log_gaussian_delta(mu: float, epsilon: float) -> float:
+    """Not below the true value: where mu is small, two nearly equal numbers are subtracted, so rounding is added."""
     if mu == 0 or math.isinf(mu):
         return 0.0 if mu else -math.inf
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
@@ -251,8 +252,11 @@ def _log_gaussian_delta(mu: float, epsilon: float) -> float:
         upper = float(log_ndtr(-near))
         return upper + math.log1p(-math.exp(epsilon + float(log_ndtr(-far)) - upper))
     # exp(epsilon - far^2 / 2) is exp(-near^2 / 2), which leaves a difference of scaled error functions.
-    difference = float(erfcx(near / math.sqrt(2))) - float(erfcx(far / math.sqrt(2)))
-    return math.log(difference / 2) - near * near / 2 if difference > 0 else -math.inf
+    first, second = float(erfcx(near / math.sqrt(2))), float(erfcx(far / math.sqrt(2)))
+    # 4 ulp of either, and a bound on their slopes, |2 x erfcx(x) - 2 / sqrt(pi)|, times the error of x, 2^-52 far.
+    slopes = 4 / (1 + near**2) + (2 * first * -near + 4) * (near < 0)
+    error = 2.0**-52 * (4 * (first + second) + far * slopes)
+    return math.log((first - second + error) / 2) - near * near / 2 + 2.0**-52 * (abs(near) + far) ** 2
 
 
 @lru_cache(maxsize=1024)

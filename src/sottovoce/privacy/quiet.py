@@ -1,8 +1,10 @@
-"""Where user code meets private records: whatever it does there, nothing outside can tell."""
+"""Where user code meets private records: what it warns of, logs through ``logging`` or draws, nothing outside tells."""
 
 from __future__ import annotations
 
+import logging
 import random
+import sys
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,12 +15,14 @@ import torch
 
 @contextmanager
 def quiet(device: torch.device, seed: int) -> Generator[None]:
-    """No warnings inside, and the global generators are as if nothing had been drawn from them.
+    """No warnings and no log records inside, and the global generators are as if nothing had been drawn from them.
 
     How much was drawn would tell how many records were there. Inside, the generators start from ``seed``: a loss that
     draws gives a record the same value whether its batch is asked together or record by record.
     """
     states = random.getstate(), np.random.get_state()
+    logged_from = logging.root.manager.disable
+    logging.disable(sys.maxsize)  # of other threads too, for the time
     try:
         with (
             torch.random.fork_rng([device] if device.type == "cuda" else []),  # pyright: ignore[reportUnknownMemberType]
@@ -34,5 +38,6 @@ def quiet(device: torch.device, seed: int) -> Generator[None]:
                 torch.cuda.default_generators[torch.empty(0, device=device).device.index].manual_seed(seed)
             yield
     finally:
+        logging.disable(logged_from)
         random.setstate(states[0])
         np.random.set_state(states[1])

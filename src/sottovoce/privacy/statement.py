@@ -28,7 +28,11 @@ NOT_COVERED = (
 UNNAMED = "not named: this run is accounted alone, not tracked across runs"
 WIDE_DELTA = "delta {:g} is above 1/records = {:.3g}: publishing a random record whole would satisfy it"
 UNFINISHED = ", had just these been planned; the run may have been stopped for what it released: see the guarantee"
-ASSUMED = ("the operating system's entropy is uniform and secret", "a row of a query depends on its own record alone")
+ASSUMED = (
+    "the operating system's entropy is uniform and secret",
+    "a row of a query depends on its own record alone",
+    "IEEE arithmetic, and log, sin and cos within 4 units in the last place",
+)
 EXACT = "exact: the ideal continuous Gaussian, rounded to the grid, from the operating system's entropy"
 
 
