@@ -45,9 +45,9 @@ def refuse_private_as_public(private: Any, public: Any, name: str = "public=") -
     to 256 items of the public one. Disjoint subsets of one data set, and disjoint slices of one tensor, are allowed.
 
     Not found is what is equal in value but lies elsewhere: copies, a file that is opened twice, numbers and texts in
-    lists of the user's own, tables of other libraries, what an attribute's own attributes hold, and records that are
-    made anew whenever they are asked for.
-    Finding that would take a comparison that reads private records.
+    lists of the user's own, tables of other libraries, what an attribute's own attributes or a function's closure hold,
+    and records that are made anew whenever they are asked for. Finding that would take a comparison that reads private
+    records.
 
     Args:
         private: the private records, in any form.

@@ -12,7 +12,7 @@ from sottovoce.inputs import as_tree, tensors_of
 from sottovoce.objective.directions import Key
 from sottovoce.objective.module import ModuleObjective
 from sottovoce.objective.records import select, stack
-from sottovoce.privacy.errors import ConfigurationError, DataError
+from sottovoce.privacy.errors import ConfigurationError, DataError, QueryError
 from sottovoce.privacy.trees import Tree, leaves_of
 
 
@@ -27,15 +27,17 @@ class PublicData:
     def __init__(self, records: Any, objective: ModuleObjective) -> None:
         self._objective = objective
         self._items: Any = None
+        if isinstance(records, str | bytes):
+            raise DataError(f"public={records!r}: records are needed, as tensors, arrays or a data set, not a name.")
         tree = tensors_of(records)
         if tree is None and hasattr(records, "__getitem__"):
             self._items, self.count = records, len(records)
         else:
             self._tree = as_tree(records if tree is None else tree)
             lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves_of(self._tree)}
-            if len(lengths) != 1 or None in lengths:
+            if len(lengths) > 1 or None in lengths:
                 raise DataError(f"the arrays of public= have leading dimensions {lengths}: one number of records.")
-            self.count = int(lengths.pop() or 0)
+            self.count = int(lengths.pop() or 0) if lengths else 0
         if self.count == 0:
             raise DataError("public= is empty: give at least one public record, or take a method without public data.")
 
@@ -56,7 +58,17 @@ class PublicData:
 
     def gradient(self, key: Key, size: int) -> Tensor:
         """The mean gradient over a batch, by plain back-propagation: ``[d]``, float32 or float64."""
-        return _finite(self._objective.mean_gradient(self.batch(key, size)))
+        records = self.batch(key, size)
+        try:
+            found = self._objective.mean_gradient(records)
+        except QueryError:
+            raise
+        except Exception as error:
+            raise QueryError(
+                f"the gradient on the public records cannot be computed ({type(error).__name__}: {error}). They must "
+                "have the form of the private ones, and the loss must be differentiable; DPZero needs no gradient."
+            ) from error
+        return _finite(found)
 
     def gradients(self, key: Key, size: int) -> Tensor:
         """The gradient of each record of a batch: ``[size, d]``."""

@@ -84,12 +84,18 @@ class LossesAlong:
         return self.directions.count
 
     def __call__(self, records: Any) -> Tensor:
-        """``[B, k]``. A loss that is not a number stays one, and then the record counts as zero."""
+        """``[B, k]``, each within [0, limit].
+
+        A loss that is not a number is the worst, ``limit``, as zero would be the best; a record of which no loss is a
+        number counts as zero.
+        """
         columns = [
             self.objective.losses_along(records, self.directions, query, self.scale)
             for query in range(self.directions.count)
         ]
-        return torch.stack(columns, dim=1).clamp(0.0, self.limit)
+        values = torch.stack(columns, dim=1)
+        within = values.nan_to_num(nan=self.limit).clamp(0.0, self.limit)
+        return within.masked_fill(values.isnan().all(dim=1, keepdim=True), torch.nan)
 
 
 @dataclass(frozen=True)

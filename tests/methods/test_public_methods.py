@@ -12,9 +12,10 @@ from torch import Tensor
 
 import sottovoce as sv
 from sottovoce.methods.gep import Basis
-from sottovoce.objective.directions import Key
+from sottovoce.objective.directions import Key, held
 from sottovoce.privacy import accounting
 from sottovoce.privacy.events import Event
+from sottovoce.queries import losses_along
 
 BUDGET = sv.Budget(epsilon=1.0, delta=1e-3)
 PUBLIC_METHODS: dict[str, Any] = {
@@ -172,6 +173,25 @@ def test_pazo_s_clips_losses_to_zero_and_clip():
     assert rows.tolist() == [[0.0, 0.0], [0.25, 0.25], [0.5, 0.5]]
 
 
+def test_pazo_s_takes_a_loss_that_is_not_a_number_for_the_worst():
+    def undefined_beyond(model: Any, batch: Any) -> Any:
+        return torch.where(model.x.norm() > 1, torch.nan, 0.2 + 0 * batch[:, 0] + 0 * model.x.sum())
+
+    at = moment(torch.zeros(2), drawn(3, 2), loss=undefined_beyond)
+    gradients = torch.tensor([[100.0, 0.0], [0.1, 0.0]])
+    ask = losses_along(at.objective, held(at.objective.parameters.layout, gradients), -1.0, limit=0.5)
+    assert torch.allclose(ask(drawn(4, 2)), torch.tensor([[0.5, 0.2]], dtype=torch.float64).expand(4, 2), atol=1e-6)
+
+
+def test_pazo_s_without_a_noisy_candidate_asks_once():
+    at = moment(drawn(5, seed=1), drawn(9, 5, seed=2))
+    method, batch = sv.PazoS(lr=0.3, candidates=4, clip=100.0, explore=0.0, public_batch=1), PlainBatch(drawn(30, 5))
+    estimate = method.step(batch, at)  # pyright: ignore
+    candidates = [at.public.gradient(at.key.fold("public", j), 1) for j in range(4)]
+    assert torch.equal(estimate.dense(), candidates[int(estimate.released.argmin())])
+    assert [(bound, share) for _, bound, share in batch.asked] == [(200.0, 1.0)]
+
+
 # --- DPMD, DOPE-SGD and GEP on three parameters, by hand ---------------------------------------------------------
 
 
@@ -284,6 +304,20 @@ def test_epsilon_does_not_depend_on_queries_or_candidates():
         assert run.epsilon() == pytest.approx(spent) and run.epsilon() <= BUDGET.epsilon
 
 
+def test_epsilon_agrees_with_independent_accounting():
+    """Opacus' accountant, which shares no code with ours, told nothing but one subsampled Gaussian a step."""
+    from opacus.accountants import create_accountant
+
+    for method in (sv.PazoM(lr=0.1, queries=5, public_batch=2), sv.PazoS(lr=0.1, candidates=6, public_batch=2)):
+        run = session(method, PRIVATE, PUBLIC, sampling="poisson", batch_size=8, steps=30)
+        for _ in run:
+            pass
+        accountant = create_accountant("prv")
+        accountant.history = [(run.noise_multiplier, 0.2, 30)]
+        upper = accountant.get_epsilon(delta=BUDGET.delta, eps_error=0.01, delta_error=BUDGET.delta / 1000)
+        assert upper - 0.02 <= run.epsilon() <= upper
+
+
 def test_each_method_s_noise_is_what_its_plan_pays_for():
     """Each release on records that contribute nothing: (deviation / bound)^-2 adds up to the multiplier's."""
     from sottovoce.privacy.sampling import FullBatch
@@ -342,7 +376,7 @@ def test_a_method_without_public_data_refuses_some():
         lambda: sv.PazoP(lr=0.1, subspace=0),
         lambda: sv.PazoP(lr=0.1, basis="other"),  # pyright: ignore
         lambda: sv.PazoS(lr=0.1, candidates=0),
-        lambda: sv.PazoS(lr=0.1, explore=0.0),
+        lambda: sv.PazoS(lr=0.1, explore=-1.0),
         lambda: sv.PazoS(lr=0.1, clip=-1.0),
         lambda: sv.DPMD(lr=-0.1),
         lambda: sv.DopeSGD(lr=0.1, public_batch=0),

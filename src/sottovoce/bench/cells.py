@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,12 @@ from sottovoce.bench.starts import StartKey
 
 SELECT, REPORT = "select", "report"
 """Settings are chosen on validation data in the first stage; the second reports test data."""
+
+QUERIES, SHIFT, SENSITIVITY = "queries", "shift", "sensitivity"
+"""Side experiments: Table 11, Table 7 and Figure 6."""
+
+SHIFTS = {"imbalance": ("slight", "half", "big"), "shift": ("none", "half", "full")}
+"""Options of settings that move the public data away from the private data: class sizes, or another corpus."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +50,9 @@ class Cell:
 
     @property
     def start(self) -> StartKey:
-        """Where the run starts from."""
-        return StartKey(self.setting, self.seed, self.warm_start, self.device)
+        """Where the run starts from; the same model however far the public data is moved."""
+        setting = self.setting if self.stage != SHIFT else with_options(self.setting, without=SHIFTS)
+        return StartKey(setting, self.seed, self.warm_start, self.device)
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -71,6 +78,15 @@ class Row(Cell):
     seconds: float
     curve: str
     status: str
+
+
+def with_options(setting: str, *more: str, without: Iterable[str] = ()) -> str:
+    """A setting's name without some of its options, and with more."""
+    base, _, rest = setting.partition(":")
+    dropped = tuple(f"{name}=" for name in without)
+    kept = [part for part in rest.split(",") if part and not part.startswith(dropped)] if dropped else rest.split(",")
+    options = ",".join(part for part in (*kept, *more) if part)
+    return f"{base}:{options}" if options else base
 
 
 def options_of(point: Mapping[str, Any]) -> str:

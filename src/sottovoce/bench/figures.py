@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from sottovoce.bench.cells import REPORT, SELECT, Row
+from sottovoce.bench.cells import REPORT, SENSITIVITY, Row
 from sottovoce.bench.contestants import CONTESTANTS, Family
-from sottovoce.bench.plan import SELECTION_EPSILON
-from sottovoce.bench.tables import budgets, mean, milliseconds
+from sottovoce.bench.plan import INTRODUCED, SELECTION_EPSILON
+from sottovoce.bench.tables import best, budgets, mean, milliseconds
 
 _COLOURS: dict[Family, str] = {"FO": "#444444", "FO+PUB": "#1f6fb4", "ZO": "#9a9a9a", "ZO+PUB": "#c8402d"}
 _STYLES = {"control": ("#d9a441", ":"), "reference": ("#3b8b4b", "--")}
@@ -80,13 +80,9 @@ def orders(rows: Sequence[Row]) -> Figure | None:
     figure, axes = _axes("epsilon", "test accuracy of the best method, %")
     drawn = False
     for family, colour in _COLOURS.items():
-        members = [name for name, each in CONTESTANTS.items() if each.family == family]
-        best = [
-            max((m for name in members if not math.isnan(m := mean(rows, name, epsilon))), default=math.nan)
-            for epsilon in epsilons
-        ]
-        if not all(math.isnan(value) for value in best):
-            axes.plot(epsilons, best, marker="o", color=colour, label=family)
+        levels = [best(rows, epsilon, family) for epsilon in epsilons]
+        if not all(math.isnan(value) for value in levels):
+            axes.plot(epsilons, levels, marker="o", color=colour, label=family)
             drawn = True
     if not drawn:
         return None
@@ -142,22 +138,45 @@ def utility_and_speed(rows: Sequence[Row]) -> Figure | None:
 
 
 def sensitivity(rows: Sequence[Row]) -> Figure | None:
-    """Figure 6: validation accuracy at every point of each PAZO method's grid."""
-    methods = [name for name, each in CONTESTANTS.items() if each.family == "ZO+PUB"]
-    points = {
-        name: [100 * row.validation_accuracy for row in rows if (row.stage, row.method) == (SELECT, name)]
-        for name in methods
-    }
-    points = {name: [value for value in found if not math.isnan(value)] for name, found in points.items()}
-    points = {name: found for name, found in points.items() if found}
-    if not points:
+    """Figure 6: every hyper-parameter that PAZO introduces, varied by itself; each point the best of three rates."""
+    found: dict[tuple[str, str], dict[float, float]] = {}
+    for row in rows:
+        if row.stage != SENSITIVITY or math.isnan(row.validation_accuracy):
+            continue
+        options = json.loads(row.options)
+        for name in INTRODUCED[row.method]:
+            if name in options and _others_chosen(rows, row.method, name, options):
+                values = found.setdefault((row.method, name), {})
+                values[options[name]] = max(values.get(options[name], 0.0), 100 * row.validation_accuracy)
+    if not found:
         return None
-    figure, axes = _axes("", "validation accuracy at ε = 1, %")
-    for place, found in enumerate(points.values()):
-        axes.scatter([place] * len(found), found, color=_COLOURS["ZO+PUB"], alpha=0.7, s=22)
-    axes.set_xticks(range(len(points)), list(points), fontsize=8)
-    axes.set_title("Every point of the grids", loc="left", fontsize=10)
+    figure, axes = _axes("the values of each, from the least on", "validation accuracy at ε = 1, %")
+    place = 0
+    ticks: list[tuple[float, str]] = []
+    for number, ((method, name), values) in enumerate(found.items()):
+        places = range(place, place + len(values))
+        ordered = sorted(values)
+        axes.plot(
+            places, [values[each] for each in ordered], marker=_MARKS[number % len(_MARKS)], markersize=4,
+            color=_COLOURS["ZO+PUB"],
+        )  # fmt: skip
+        axes.annotate(
+            f"{method}\n{name}", (place, max(values.values())), xytext=(0, 5), textcoords="offset points", fontsize=6
+        )
+        ticks += [(at, f"{each:g}") for at, each in zip(places, ordered, strict=True)]
+        place += len(values) + 1
+    axes.set_xticks([at for at, _ in ticks], [text for _, text in ticks], fontsize=6)
+    axes.margins(y=0.2)
+    axes.set_title("What PAZO introduces, varied by itself", loc="left", fontsize=10)
     return figure
+
+
+def _others_chosen(rows: Sequence[Row], method: str, name: str, options: Mapping[str, Any]) -> bool:
+    """Whether nothing but this one, and the learning rate, is other than chosen."""
+    used = next((json.loads(row.options) for row in rows if (row.stage, row.method) == (REPORT, method)), None)
+    return used is not None and all(
+        used.get(key, value) == value for key, value in options.items() if key not in (name, "lr")
+    )
 
 
 def _axes(x: str, y: str) -> tuple[Figure, Any]:

@@ -5,20 +5,36 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sottovoce.bench.cells import REPORT, SELECT, Cell, Row, options_of
+from sottovoce.bench.cells import (
+    QUERIES,
+    REPORT,
+    SELECT,
+    SENSITIVITY,
+    SHIFT,
+    SHIFTS,
+    Cell,
+    Row,
+    options_of,
+    with_options,
+)
 from sottovoce.bench.contestants import CONTESTANTS, Contestant, find
 from sottovoce.bench.starts import load
 from sottovoce.privacy.errors import ConfigurationError
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 3.0)
 SELECTION_EPSILON = 1.0
-QUERIES = "queries"
-SHIFT = "shift"
-SHIFTS = {"imbalance": ("slight", "half", "big"), "shift": ("none", "half", "full")}
-"""Options of settings that move the public data away from the private data: class sizes, or another corpus."""
+INTRODUCED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "PAZO-M": {"mix": (0.25, 0.5, 0.75), "public_batch": (8, 32, 128)},
+    "PAZO-P": {"subspace": (2, 6, 12), "public_batch": (8, 16, 64)},
+    "PAZO-S": {"candidates": (2, 3, 6), "explore": (0.0, 1e-3, 1e-2), "public_batch": (8, 32, 128)},
+}
+"""The hyper-parameters that PAZO introduces, each varied by itself; explore = 0 is no noisy candidate."""
+RATES = (0.5, 1.0, 2.0)
+"""Factors of the chosen learning rate among which every such variation is tuned again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +51,7 @@ class Extent:
         batch_size: the expected batch; the setting's own by default.
         warm_start: steps of SGD on public records before every run; the paper's code has such a start.
         device: where models are.
-        side: whether the side experiments are run, too: queries and shift.
+        side: whether the side experiments are run, too: queries, shift and sensitivity.
     """
 
     setting: str
@@ -104,7 +120,8 @@ def chosen(rows: Iterable[Row]) -> dict[str, str]:
 
 def after_selection(extent: Extent, settings: dict[str, str]) -> list[Cell]:
     """Everything that is run with the chosen settings."""
-    side = [*queries(extent, settings), *shifts(extent, settings)] if extent.side else []
+    side = [*queries(extent, settings), *shifts(extent, settings), *sensitivity(extent, settings)]
+    side = side if extent.side else []
     return [*report(extent, settings), *side]
 
 
@@ -125,9 +142,10 @@ def report(extent: Extent, settings: dict[str, str]) -> list[Cell]:
 
 
 def queries(extent: Extent, settings: dict[str, str], counts: tuple[int, ...] = (1, 5)) -> list[Cell]:
-    """DPZero and the PAZO methods that ask along directions, with one query and with five.
+    """DPZero and the PAZO methods that ask along directions, with one query and with five, at the largest budget.
 
-    The clip of the whole vector of slopes grows with the root of its length.
+    The paper's gains are those at its largest epsilon. The clip of the whole vector of slopes grows with the root of
+    its length.
     """
     cells: list[Cell] = []
     for name in ("DPZero", "PAZO-M", "PAZO-P"):
@@ -138,7 +156,7 @@ def queries(extent: Extent, settings: dict[str, str], counts: tuple[int, ...] = 
         for count in counts:
             options = options_of({**base, "queries": count, "clip": unit * math.sqrt(count)})
             cells += [
-                extent.cell(name, SELECTION_EPSILON, seed, stage=QUERIES, options=options) for seed in extent.seeds
+                extent.cell(name, max(extent.epsilons), seed, stage=QUERIES, options=options) for seed in extent.seeds
             ]
     return cells
 
@@ -157,15 +175,53 @@ def shifts(extent: Extent, settings: dict[str, str]) -> list[Cell]:
     return cells
 
 
+def sensitivity(extent: Extent, settings: dict[str, str]) -> list[Cell]:
+    """One seed at epsilon 1 of every variation of what PAZO introduces, at several learning rates."""
+    cells: list[Cell] = []
+    for name, varied in INTRODUCED.items():
+        if name not in extent.methods or name not in settings:
+            continue
+        base = json.loads(settings[name])
+        points = [{**base, key: value} for key, values in varied.items() for value in values]
+        cells += [
+            extent.cell(name, SELECTION_EPSILON, 0, stage=SENSITIVITY, options=options_of(point))
+            for each in points
+            for point in ({**each, "lr": factor * each["lr"]} for factor in RATES)
+        ]
+    return list(dict.fromkeys(cells))
+
+
 def shifted(setting: str) -> list[str]:
     """The setting with its public data at each distance from the private data; none if it has no such option."""
-    base, _, rest = setting.partition(":")
     for option, levels in SHIFTS.items():
-        kept = [part for part in rest.split(",") if part and not part.startswith(f"{option}=")]
-        names = [f"{base}:{','.join([*kept, f'{option}={level}'])}" for level in levels]
+        names = [with_options(setting, f"{option}={level}", without=[option]) for level in levels]
         try:
             load(names[0])
         except ConfigurationError:  # this setting's public data cannot be moved in this way
             continue
         return names
     return []
+
+
+def standing(extent: Extent, rows: Iterable[Row]) -> list[Row]:
+    """Of the rows of a file, those that belong in one set of tables of this setting.
+
+    Raises:
+        ConfigurationError: there are none, or some of several lengths, batches or warm starts.
+    """
+    rows = list(rows)
+    names = {extent.setting, *shifted(extent.setting)}
+    own = [row for row in rows if row.setting in names]
+    if not own:
+        found = ", ".join(sorted({row.setting for row in rows})) or "no run yet"
+        raise ConfigurationError(f"no run of {extent.setting} stands there, but {found}: leave --tables-only out.")
+    kinds = sorted({(row.steps, row.batch_size, row.warm_start) for row in own})
+    if len(kinds) > 1:
+        told = "; ".join(f"--steps {steps} --batch-size {size} --warm-start {start}" for steps, size, start in kinds)
+        wanted = next((kind for kind in kinds if kind == (extent.steps, extent.batch_size, extent.warm_start)), None)
+        if wanted is None:
+            raise ConfigurationError(f"runs of several kinds stand there: say which by {told}.")
+        own = [row for row in own if (row.steps, row.batch_size, row.warm_start) == wanted]
+    best = chosen(own)
+    used = {name: best.get(find(name).settings_of or name) for name in {row.method for row in own}}
+    return [row for row in own if row.stage != REPORT or used[row.method] in (None, row.options)]

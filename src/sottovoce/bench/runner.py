@@ -34,6 +34,8 @@ def session_of(cell: Cell, model: nn.Module) -> Session:
     """The session that trains a model as a cell says: on private records, or on public ones alone."""
     setting, contestant = load(cell.setting), find(cell.method)
     private = setting.private if contestant.trains_on == "private" else setting.public
+    if cell.batch_size > (most := count(setting.private)):
+        raise ConfigurationError(f"batch_size={cell.batch_size}: {cell.setting} has {most} private records.")
     return Session(
         model, setting.loss, private=private, public=setting.public if contestant.uses_public else None,
         method=contestant.method(json.loads(cell.options)),

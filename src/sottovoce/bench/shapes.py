@@ -4,29 +4,47 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
-from sottovoce.bench.cells import REPORT, Row
-from sottovoce.bench.contestants import CONTESTANTS, Family
-from sottovoce.bench.plan import QUERIES, SHIFT
-from sottovoce.bench.tables import accuracies, budgets, mean, milliseconds
+from sottovoce.bench.cells import QUERIES, REPORT, SHIFT, Row
+from sottovoce.bench.contestants import CONTESTANTS
+from sottovoce.bench.tables import best, budgets, levels, mean, milliseconds, seeds_of
 
 PAZO = ("PAZO-M", "PAZO-P", "PAZO-P normalised", "PAZO-S")
+
+Verdict = Literal["holds", "DOES NOT HOLD", "not distinguishable", "not run"]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One claim, whether it held (None: it was not run), and the figures."""
+    """One claim, what came of it, and the figures."""
 
     claim: str
-    holds: bool | None
+    verdict: Verdict
     evidence: str
 
 
+@dataclass(frozen=True)
+class Difference:
+    """A mean difference over seeds, in points, and its standard error; 0 where one seed alone was run."""
+
+    mean: float
+    error: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.1f}" + (f" (± {self.error:.1f})" if self.error else "")
+
+
 def shapes(rows: Sequence[Row]) -> list[Shape]:
-    """The seven shapes, and the control that the paper lacks."""
+    """The seven shapes, and the control that the paper lacks.
+
+    A claim that one method is above another is judged by the differences of runs from the same start: it holds if all
+    of them lie two standard errors above zero, does not if one lies two below, and else is not distinguishable.
+    """
     report = [row for row in rows if row.stage == REPORT]
     return [
         _flat(report), _above(report), _rising(report), _ahead_at_least_budget(report), _queries(rows), _shift(rows),
@@ -34,136 +52,165 @@ def shapes(rows: Sequence[Row]) -> list[Shape]:
     ]  # fmt: skip
 
 
-def _values(rows: Sequence[Row], method: str) -> list[float]:
-    return [found for epsilon in budgets(rows) if not math.isnan(found := mean(rows, method, epsilon))]
+def _judged(claim: str, differences: Mapping[str, Difference], absent: Sequence[str] = (), more: str = "") -> Shape:
+    """A claim that all of some differences are positive."""
+    evidence = ", ".join(f"{name} {each}" for name, each in differences.items())
+    evidence = "; ".join(part for part in (evidence, more, _absence(absent)) if part)
+    found = differences.values()
+    if any(each.mean + 2 * each.error <= 0 for each in found):
+        return Shape(claim, "DOES NOT HOLD", evidence)  # one is enough, whatever else was not run
+    if absent or not found:
+        return Shape(claim, "not run", evidence)
+    return Shape(claim, "holds" if all(e.mean > 2 * e.error for e in found) else "not distinguishable", evidence)
 
 
-def _members(rows: Sequence[Row], *families: Family) -> list[str]:
-    return [name for name, each in CONTESTANTS.items() if each.family in families and _values(rows, name)]
+def _absence(names: Sequence[str]) -> str:
+    return f"missing: {', '.join(dict.fromkeys(names))}" if names else ""
 
 
-def _best(rows: Sequence[Row], epsilon: float, *families: Family) -> float:
-    found = [mean(rows, name, epsilon) for name in _members(rows, *families)]
-    return max((value for value in found if not math.isnan(value)), default=math.nan)
+def _differences(rows: Sequence[Row], one: str, other: str) -> list[Difference]:
+    """At every budget where both were run, all with the standard error that is pooled over budgets."""
+    apart: list[list[float]] = []
+    for epsilon in budgets(rows):
+        ours = seeds_of(rows, one, epsilon)
+        theirs = seeds_of(rows, other, epsilon if CONTESTANTS[other].private else math.inf)
+        gaps = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
+        if gaps and not any(map(math.isnan, gaps)):
+            apart.append(gaps)
+    return _pooled(apart)
 
 
-def _verdict(known: Sequence[object], holds: bool) -> bool | None:
-    return holds if known else None
+def _pooled(apart: Sequence[Sequence[float]]) -> list[Difference]:
+    freedom = sum(len(gaps) - 1 for gaps in apart)
+    squares = sum((gap - statistics.mean(gaps)) ** 2 for gaps in apart for gap in gaps)
+    deviation = math.sqrt(squares / freedom) if freedom else 0.0
+    return [Difference(statistics.mean(gaps), deviation / math.sqrt(len(gaps))) for gaps in apart]
+
+
+def _least(differences: Iterable[Difference]) -> Difference:
+    return min(differences, key=lambda each: each.mean)
 
 
 def _flat(rows: Sequence[Row]) -> Shape:
-    ranges = {name: max(values) - min(values) for name in PAZO if len(values := _values(rows, name)) > 1}
+    values = {name: [mean(rows, name, epsilon) for epsilon in budgets(rows)] for name in PAZO}
+    ranges = {name: max(v) - min(v) for name, v in values.items() if len(v) > 1 and not any(map(math.isnan, v))}
+    absent = [name for name in PAZO if name not in ranges]
+    wide = any(size > 1.6 for size in ranges.values())
     text = ", ".join(f"{name} {size:.1f}" for name, size in ranges.items())
     return Shape(
         "1. PAZO is flat in epsilon: most less least at most 1.6 points",
-        _verdict([*ranges], all(size <= 1.6 for size in ranges.values())),
-        text,
+        "DOES NOT HOLD" if wide else "not run" if absent else "holds",
+        "; ".join(part for part in (text, _absence(absent)) if part),
     )
 
 
 def _above(rows: Sequence[Row]) -> Shape:
-    public = accuracies(rows, lambda row: row.method == "public only")
-    base = sum(public) / len(public) if public else math.nan
-    margins: dict[str, float] = {}
-    for name in PAZO:
-        for epsilon in budgets(rows):
-            own, zero = mean(rows, name, epsilon), mean(rows, "DPZero", epsilon)
-            if not math.isnan(own - zero):
-                margins[f"{name} over DPZero"] = min(margins.get(f"{name} over DPZero", math.inf), own - zero)
-            if not math.isnan(own - base):
-                margins[f"{name} over public"] = min(margins.get(f"{name} over public", math.inf), own - base)
-    text = "least margins: " + ", ".join(f"{name} {margin:+.1f}" for name, margin in margins.items())
-    return Shape(
+    found = {
+        f"{name} over {other}": _differences(rows, name, other) for name in PAZO for other in ("DPZero", "public only")
+    }
+    return _judged(
         "2. every PAZO method is above DPZero, and above public data alone, at every epsilon",
-        _verdict([*margins], all(margin > 0 for margin in margins.values())),
-        text,
+        {name: _least(each) for name, each in found.items() if each},
+        [name for name, each in found.items() if not each],
+        "the least over epsilon of each",
     )
 
 
 def _rising(rows: Sequence[Row]) -> Shape:
     epsilons = budgets(rows)
-    found = {name: _values(rows, name) for name in _members(rows, "FO", "FO+PUB")}
-    rises = {name: values[-1] - values[0] for name, values in found.items() if len(values) > 1}
-    crossing = next((e for e in epsilons if _best(rows, e, "FO", "FO+PUB") > _best(rows, e, "ZO+PUB")), None)
+    members = [name for name, each in CONTESTANTS.items() if each.family in ("FO", "FO+PUB")]
+    rises: dict[str, Difference] = {}
+    for name in members:
+        known = [epsilon for epsilon in epsilons if not math.isnan(mean(rows, name, epsilon))]
+        if len(known) > 1:
+            first, last = seeds_of(rows, name, known[0]), seeds_of(rows, name, known[-1])
+            rises[name] = _pooled([[last[seed] - first[seed] for seed in sorted(first.keys() & last.keys())]])[0]
+    ahead = {e: best(rows, e, "FO", "FO+PUB") - best(rows, e, "ZO+PUB") for e in epsilons}
+    crossing = next((e for e, gap in ahead.items() if gap > 0), None)
     where = f"first-order first ahead at epsilon {crossing:g}" if crossing else "no crossover up to the largest epsilon"
-    ahead_first = bool(epsilons) and _best(rows, epsilons[0], "FO", "FO+PUB") < _best(rows, epsilons[0], "ZO+PUB")
-    return Shape(
+    shape = _judged(
         "3. first-order methods rise with epsilon and overtake PAZO",
-        _verdict([*rises], all(rise > 0 for rise in rises.values()) and ahead_first and crossing is not None),
-        ", ".join(f"{name} {rise:+.1f}" for name, rise in rises.items()) + f"; {where}",
-    )
+        rises, [name for name in members if name not in rises], where if rises else "",
+    )  # fmt: skip
+    if shape.verdict in ("holds", "not distinguishable") and (crossing is None or crossing == epsilons[0]):
+        return Shape(shape.claim, "DOES NOT HOLD", shape.evidence)
+    return shape
 
 
 def _ahead_at_least_budget(rows: Sequence[Row]) -> Shape:
-    epsilons = budgets(rows)
-    gap = _best(rows, epsilons[0], "ZO+PUB") - _best(rows, epsilons[0], "FO+PUB") if epsilons else math.nan
-    return Shape(
-        "4. at the least epsilon the best PAZO is at or above the best first-order method with public data",
-        None if math.isnan(gap) else gap >= 0,
-        f"{gap:+.1f} points at epsilon {epsilons[0]:g}" if epsilons else "",
-    )
+    claim = "4. at the least epsilon the best PAZO is at or above the best first-order method with public data"
+    if not (epsilons := budgets(rows)):
+        return Shape(claim, "not run", "")
+    leaders: list[str] = []
+    for family in ("ZO+PUB", "FO+PUB"):
+        members = [name for name, each in CONTESTANTS.items() if each.family == family]
+        leaders += [n for n in members if mean(rows, n, epsilons[0]) == best(rows, epsilons[0], family)][:1]
+    found = _differences([row for row in rows if row.epsilon == epsilons[0]], *leaders) if len(leaders) == 2 else []
+    if not found:
+        return Shape(claim, "not run", "")
+    text = f"{leaders[0]} over {leaders[1]} {found[0]} points at epsilon {epsilons[0]:g}"
+    return Shape(claim, "holds" if found[0].mean + 2 * found[0].error >= 0 else "DOES NOT HOLD", text)
 
 
 def _queries(rows: Sequence[Row]) -> Shape:
-    gains: dict[str, float] = {}
-    for name in ("DPZero", "PAZO-M", "PAZO-P"):
-        means = []
-        for count in (1, 5):
-            found = accuracies(
-                rows,
-                lambda row, n=name, c=count: (
-                    (row.stage, row.method) == (QUERIES, n) and json.loads(row.options)["queries"] == c
-                ),
-            )
-            means.append(sum(found) / len(found) if found else math.nan)
-        if not math.isnan(means[1] - means[0]):
-            gains[name] = means[1] - means[0]
-    holds = gains.get("DPZero", 0) >= 1 and all(gain <= 0.8 for name, gain in gains.items() if name != "DPZero")
-    return Shape(
-        "5. five queries gain DPZero 1 to 7 points and PAZO at most 0.8",
-        _verdict([*gains], holds),
-        ", ".join(f"{name} {gain:+.1f}" for name, gain in gains.items()),
-    )
+    gains: dict[str, Difference] = {}
+    members = ("DPZero", "PAZO-M", "PAZO-P")
+    for name in members:
+        own = [row for row in rows if (row.stage, row.method) == (QUERIES, name)]
+        few, many = ({r.seed: r for r in own if json.loads(r.options)["queries"] == count} for count in (1, 5))
+        gaps = [100 * (many[s].test_accuracy - few[s].test_accuracy) for s in sorted(few.keys() & many.keys())]
+        if gaps and not any(map(math.isnan, gaps)):
+            gains[name] = _pooled([gaps])[0]
+    absent = [name for name in members if name not in gains]
+    margins = {name: Difference(*_margin(name, gain)) for name, gain in gains.items()}
+    told = ", ".join(f"{name} {gain}" for name, gain in gains.items())
+    shape = _judged("5. five queries gain DPZero at least 1 point and PAZO at most 0.8", margins, absent)
+    return Shape(shape.claim, shape.verdict, "; ".join(part for part in (told, _absence(absent)) if part))
+
+
+def _margin(name: str, gain: Difference) -> tuple[float, float]:
+    """How far a gain is on the right side: above 1 for DPZero, below 0.8 for PAZO."""
+    return (gain.mean - 1.0 if name == "DPZero" else 0.8 - gain.mean), gain.error
 
 
 def _shift(rows: Sequence[Row]) -> Shape:
     found = [row for row in rows if row.stage == SHIFT]
-    names = list(dict.fromkeys(row.setting for row in found))
-    falls: dict[str, list[float]] = {}
-    for method in dict.fromkeys(row.method for row in found):
-        values = [
-            accuracies(found, lambda row, n=name, m=method: (row.setting, row.method) == (n, m)) for name in names
+    names = levels(found)
+    members = [name for name in CONTESTANTS if any(row.method == name for row in found)]
+    falls: dict[str, Difference] = {}
+    told: list[str] = []
+    for method in members:
+        runs = [
+            {r.seed: 100 * r.test_accuracy for r in found if (r.setting, r.method) == (name, method)} for name in names
         ]
-        falls[method] = [sum(each) / len(each) if each else math.nan for each in values]
-    monotone = all(one >= other for values in falls.values() for one, other in pairwise(values))
-    return Shape(
-        "6. accuracy falls as the public data grows unlike the private",
-        _verdict([*falls], monotone),
-        "; ".join(f"{name} " + " → ".join(f"{value:.1f}" for value in values) for name, values in falls.items()),
-    )
+        told.append(f"{method} " + " → ".join(f"{statistics.mean(each.values()):.1f}" for each in runs if each))
+        apart = [
+            [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())] for one, other in pairwise(runs)
+        ]
+        steps = _pooled([gaps for gaps in apart if gaps and not any(map(math.isnan, gaps))])
+        if steps:
+            falls[method] = _least(steps)
+    shape = _judged("6. accuracy falls as the public data grows unlike the private", falls)
+    return Shape(shape.claim, shape.verdict, "; ".join(told))
 
 
 def _cost(rows: Sequence[Row]) -> Shape:
     times = {name: milliseconds(rows, name) for name in ("PAZO-M", "PAZO-S", "PAZO-P", "DP-SGD")}
     known = not any(math.isnan(value) for value in times.values())
-    values = list(times.values())
+    ordered = all(one < other for one, other in pairwise(times.values()))
     return Shape(
         "7. a step of PAZO-M costs less than one of PAZO-S, of PAZO-P and of DP-SGD, in this order",
-        all(one < other for one, other in pairwise(values)) if known else None,
+        "not run" if not known else "holds" if ordered else "DOES NOT HOLD",
         ", ".join(f"{name} {value:.1f} ms" for name, value in times.items() if not math.isnan(value)),
     )
 
 
 def _control(rows: Sequence[Row]) -> Shape:
-    gains: dict[str, list[float]] = {}
-    for name in PAZO:
-        for epsilon in budgets(rows):
-            gap = mean(rows, name, epsilon) - mean(rows, f"{name} (noise only)", epsilon)
-            if not math.isnan(gap):
-                gains.setdefault(name, []).append(gap)
-    least = {name: min(values) for name, values in gains.items()}
-    return Shape(
+    found = {name: _differences(rows, name, f"{name} (noise only)") for name in PAZO}
+    spans = [f"{n} up to {max(e.mean for e in each):+.1f}" for n, each in found.items() if each]
+    return _judged(
         "8. (our control) the private answers help: PAZO is above itself with its private answers silenced",
-        _verdict([*gains], all(gap > 0 for gap in least.values())),
-        "; ".join(f"{name} {min(values):+.1f} … {max(values):+.1f}" for name, values in gains.items()),
+        {name: _least(each) for name, each in found.items() if each},
+        [name for name, each in found.items() if not each],
+        "the least over epsilon; " + ", ".join(spans) if spans else "",
     )

@@ -7,9 +7,8 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from sottovoce.bench.cells import REPORT, Row
-from sottovoce.bench.contestants import CONTESTANTS, Contestant, find
-from sottovoce.bench.plan import QUERIES, SHIFT
+from sottovoce.bench.cells import QUERIES, REPORT, SHIFT, SHIFTS, Row
+from sottovoce.bench.contestants import CONTESTANTS, Contestant, Family, find
 
 Table = tuple[str, list[list[str]]]
 """A title and rows of text, the first of them the heading."""
@@ -20,18 +19,28 @@ def accuracies(rows: Iterable[Row], where: Callable[[Row], bool]) -> list[float]
     return [100 * row.test_accuracy for row in rows if where(row) and not math.isnan(row.test_accuracy)]
 
 
-def spread(values: Sequence[float]) -> str:
-    """Mean and standard deviation; a dash where every run failed."""
+def spread(values: Sequence[float], of: int = 0) -> str:
+    """Mean and standard deviation; with how many runs came to an end, where not all did; a dash where none did."""
     if not values:
         return "–"
     deviation = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.1f}{deviation}"
+    survivors = f" ({len(values)} of {of} runs)" if of > len(values) else ""
+    return f"{statistics.mean(values):.1f}{deviation}{survivors}"
+
+
+def seeds_of(rows: Iterable[Row], method: str, epsilon: float) -> dict[int, float]:
+    """Test accuracy of every seed of a method at a budget, in per cent; NaN where the run failed."""
+    return {
+        row.seed: 100 * row.test_accuracy
+        for row in rows
+        if (row.stage, row.method, row.epsilon) == (REPORT, method, epsilon)
+    }
 
 
 def mean(rows: Iterable[Row], method: str, epsilon: float) -> float:
-    """Mean test accuracy of a method at a budget, in per cent; NaN where there is none."""
-    found = accuracies(rows, lambda row: (row.stage, row.method, row.epsilon) == (REPORT, method, epsilon))
-    return statistics.mean(found) if found else math.nan
+    """Mean test accuracy of a method at a budget, in per cent; NaN where there is none, or a run failed."""
+    found = seeds_of(rows, method, epsilon)
+    return statistics.mean(found.values()) if found else math.nan
 
 
 def milliseconds(rows: Iterable[Row], method: str) -> float:
@@ -73,36 +82,39 @@ def accuracy(rows: Sequence[Row]) -> Table:
 
 def _cell(rows: Sequence[Row], contestant: Contestant, epsilon: float) -> str:
     wanted = epsilon if contestant.private else math.inf
-    return spread(
-        accuracies(rows, lambda row: (row.stage, row.method, row.epsilon) == (REPORT, contestant.name, wanted))
-    )
+    found = seeds_of(rows, contestant.name, wanted)
+    return spread([value for value in found.values() if not math.isnan(value)], of=len(found))
 
 
 def public_gain(rows: Sequence[Row]) -> Table:
-    """Table 6: what private records add to training on the public ones alone."""
+    """Table 6: what private records add to training on the public ones alone, by the best method of a family at each
+    budget.
+    """
     alone = accuracies(rows, lambda row: (row.stage, row.method) == (REPORT, "public only"))
     lines = [["", "accuracy or gain"], ["public only", spread(alone)]]
     if alone:
         base = statistics.mean(alone)
         for family in ("FO+PUB", "ZO+PUB"):
-            gains = [
-                found - base
-                for each in CONTESTANTS.values()
-                if each.family == family
-                for epsilon in budgets(rows)
-                if not math.isnan(found := mean(rows, each.name, epsilon))
-            ]
-            lines.append([f"{family}, least and most", f"{min(gains):+.1f} … {max(gains):+.1f}" if gains else "–"])
+            gains = [gain for epsilon in budgets(rows) if not math.isnan(gain := best(rows, epsilon, family) - base)]
+            lines.append(
+                [f"{family}, least and most of its best", f"{min(gains):+.1f} … {max(gains):+.1f}" if gains else "–"]
+            )
     return "Gain over public data alone, points (Table 6)", lines
+
+
+def best(rows: Iterable[Row], epsilon: float, *families: Family) -> float:
+    """The best mean accuracy among the methods of some families; NaN if there is none."""
+    members = [name for name, each in CONTESTANTS.items() if each.family in families]
+    found = [value for name in members if not math.isnan(value := mean(rows, name, epsilon))]
+    return max(found, default=math.nan)
 
 
 def shift(rows: Sequence[Row], similarity: Mapping[str, float]) -> Table:
     """Table 7: accuracy as the public data grows unlike the private, with the measured gamma."""
     found = [row for row in rows if row.stage == SHIFT]
-    names = list(dict.fromkeys(row.setting for row in found))
     methods = [name for name in CONTESTANTS if any(row.method == name for row in found)]
-    lines = [["public data", "gamma", *methods]]
-    for name in names:
+    lines = [["public data", "gamma at the start, NOT PRIVATE", *methods]]
+    for name in levels(found):
         gamma = similarity.get(name, math.nan)
         cells = [
             spread(accuracies(found, lambda row, n=name, m=method: (row.setting, row.method) == (n, m)))
@@ -112,12 +124,19 @@ def shift(rows: Sequence[Row], similarity: Mapping[str, float]) -> Table:
     return "Accuracy at ε = 1 under shift, and gamma-similarity (Table 7)", lines
 
 
+def levels(rows: Iterable[Row]) -> list[str]:
+    """The settings of the shift experiment, from the mildest on."""
+    order = [f"{option}={level}" for option, levels in SHIFTS.items() for level in levels]
+    names = {row.setting for row in rows if row.stage == SHIFT}
+    return sorted(names, key=lambda name: max((order.index(each) for each in order if each in name), default=0))
+
+
 def seconds(rows: Sequence[Row]) -> Table:
     """Seconds a step as the runs took, each in its turn; benchmarks/method_speed.py measures them side by side."""
     lines = [["method", "milliseconds a step (median)"]]
-    for name in CONTESTANTS:
+    for name, each in CONTESTANTS.items():
         time = milliseconds(rows, name)
-        if not math.isnan(time):
+        if not math.isnan(time) and not each.silent:  # a silenced method asks nobody
             lines.append([name, f"{time:.1f}"])
     return "Time of a step in these runs (compare Table 8)", lines
 
@@ -153,7 +172,8 @@ def queries(rows: Sequence[Row]) -> Table:
             for count in counts
         ]
         lines.append([name, *cells])
-    return "Queries in a step, ε = 1 (Table 11)", lines
+    budget = max((row.epsilon for row in found), default=math.nan)
+    return f"Queries in a step, ε = {budget:g} (Table 11)", lines
 
 
 def settings(rows: Sequence[Row]) -> Table:

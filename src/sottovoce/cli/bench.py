@@ -39,7 +39,7 @@ def run_tables(
     steps: Annotated[int | None, typer.Option(help="Steps; the setting's own by default.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Expected private batch.")] = None,
     warm_start: Annotated[int, typer.Option(help="Steps of SGD on public records before every run.")] = 200,
-    side: Annotated[bool, typer.Option("--side/--no-side", help="Also queries (Table 11) and shift (Table 7).")] = True,
+    side: Annotated[bool, typer.Option("--side/--no-side", help="Also Tables 7 and 11 and Figure 6.")] = True,
     quick: Annotated[bool, typer.Option("--quick", help="Few cells, within ten minutes.")] = False,
     workers: Annotated[int, typer.Option(help="Processes, of one thread each if more than one.")] = 1,
     device: Annotated[str, typer.Option(help="Where models are: cpu or cuda.")] = "cpu",
@@ -55,6 +55,9 @@ def run_tables(
     stands in OUT/runs.csv is not run again, so a run that was cut off goes on where it stopped.
     """
     with command(as_json=as_json) as output:
+        for name, value in (("--seeds", seeds), ("--points", points), ("--workers", workers)):
+            if value < 1:
+                raise ConfigurationError(f"{name} {value}: at least 1 is needed.")
         chosen = tuple(name.strip() for name in methods.split(",") if name.strip()) or tuple(CONTESTANTS)
         extent = Extent(
             setting=setting,
@@ -71,9 +74,7 @@ def run_tables(
         folder = out or Path("out") / "bench" / setting.replace(":", "-").replace("=", "-").replace(",", "-")
         table = folder / "runs.csv"
         if tables_only:
-            rows = read(table)
-            if not rows:
-                raise ConfigurationError(f"--tables-only: {table} holds no run yet; leave the option out to run some.")
+            rows = plan.standing(extent, read(table))
         else:
             note_command(folder, device)
             rows = _run(extent, table, workers=workers, output=output)

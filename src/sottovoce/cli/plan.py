@@ -131,7 +131,7 @@ def _bound(method: Method) -> float:
         case DPZero(clipping="per-query"):
             return math.sqrt(method.queries) * method.clip
         case PazoS():
-            return math.sqrt(method.candidates + 1) * method.clip
+            return math.sqrt(method.candidates + (method.explore > 0)) * method.clip
         case GEP():  # of the embedding, beside the rest of the gradient with the other half of the budget
             return math.sqrt(2) * method.clip
         case DPZero() | DPSGD() | PazoM() | PazoP() | DPMD() | DopeSGD():
