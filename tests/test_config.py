@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -153,6 +154,22 @@ def test_methods_with_public_records_have_some_set_aside(name: str):
 def test_public_records_of_built_in_data_are_checked(records: str, words: str):
     with pytest.raises(ConfigurationError, match=words):
         parse(changed('"mnist"', f'"mnist"\npublic_records = {records}'))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"mnist"', '"mnist"\nlimit = 0', "limit = 0: mnist has 60000"),
+        ('"mnist"', '"mnist"\nlimit = 99999999', "mnist has 60000 records"),
+        ('"mnist"', '"mnist"\nlimit = 2000\nrecords = 1000', "mnist has 2000, which is known"),
+        ('"mlp"', '"mlp"\nshape = [1, 28]', "shape = [1, 28]: "),
+        ('"mlp"', '"mlp"\nclasses = 0', "at least 1 output"),
+        ("epochs = 2", 'epochs = 2\ndataset = ""', "give the data set a name"),
+    ],
+)
+def test_what_training_would_refuse_is_refused_by_the_file_already(old: str, new: str, words: str):
+    with pytest.raises(ConfigurationError, match=re.escape(words)):
+        parse(changed(old, new))
 
 
 @pytest.mark.parametrize("name", models.names())

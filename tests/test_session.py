@@ -102,6 +102,15 @@ def test_a_named_data_set_is_charged_and_closed(tmp_path: Path):
         next(iter(session(dataset="clinic", ledger=ledger)))
 
 
+@pytest.mark.parametrize("method", [sv.DPSGD(lr=0.1, clip=1e-305), sv.DPZero(lr=0.1, clip=1e-305)])
+def test_a_clip_that_has_no_grid_is_refused_before_anything_is_paid_for(method: Any, tmp_path: Path):
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    with pytest.raises(sv.ConfigurationError, match="at least 1e-300"):
+        for _ in session(dataset="clinic", ledger=ledger, method=method):
+            pass
+    assert ledger.runs() == []
+
+
 def test_nothing_is_reserved_until_the_first_step(tmp_path: Path):
     ledger = Ledger.open(tmp_path / "ledger.db")
     loop = session(dataset="clinic", ledger=ledger)

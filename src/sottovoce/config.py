@@ -68,6 +68,8 @@ class Run:
         self.update()
         if self.name is not None:
             check_run_name(self.name)
+        if self.dataset is not None and not self.dataset.strip():
+            raise ConfigurationError("dataset = '': give the data set a name, or leave the key out.")
         if self.evaluate_every is not None and self.evaluate_every < 1:
             raise ConfigurationError(f"evaluate_every = {self.evaluate_every}: at least 1 step.")
 
@@ -172,10 +174,12 @@ def parse(document: Mapping[str, Any]) -> Config:
     method = _method(tables["method"])
     loss, metrics = _loss(tables["loss"])
     named = _data(tables["data"])
+    model = _named("model", tables["model"], models.names(), lambda name: (_builder(name), _model_keys))
     _check_public(named, method)
+    _check_sizes(named, model)
     return Config(
         data=named,
-        model=_named("model", tables["model"], models.names(), lambda name: (_builder(name), _model_keys)),
+        model=model,
         loss=loss,
         metrics=metrics,
         method=method,
@@ -253,6 +257,30 @@ def _data(given: Mapping[str, Any]) -> Named:
             f"name a function of your own, as 'package.module:factory', that makes tensors of {loader}."
         )
     return _named("data", given, images, lambda _: (_built_in_data, data_keys))
+
+
+def _check_sizes(named: Named, model: Named) -> None:
+    """What `train` would refuse, `plan` refuses too."""
+    options = named.options
+    limit, records = options.get("limit"), options.get("records")
+    if not model.is_factory:
+        shape, classes = model.options.get("shape"), model.options.get("classes")
+        if shape is not None and (len(shape) != 3 or min(shape) < 1):
+            raise ConfigurationError(
+                f"[model] shape = {shape}: channels, height and width are needed, each at least 1."
+            )
+        if classes is not None and classes < 1:
+            raise ConfigurationError(f"[model] classes = {classes}: at least 1 output is needed.")
+    if named.is_factory:
+        return
+    most = data.spec(named.name).train_records - (options.get("public_records") or 0)
+    if limit is not None and not 1 <= limit <= most:
+        raise ConfigurationError(f"[data] limit = {limit}: {named.name} has {most} records to take.")
+    if records is not None and records != (limit or most):
+        raise ConfigurationError(
+            f"[data] records = {records}: {named.name} has {limit or most}, which is known; leave it out, or take "
+            "limit = N for fewer."
+        )
 
 
 def _check_public(named: Named, method: Method | PlainMethod) -> None:

@@ -11,6 +11,9 @@ from sottovoce.privacy.sampling import FullBatch, Poisson, Sampler, SinglePass
 
 Sampling = Literal["poisson", "single-pass", "full-batch"]
 
+MOST_STEPS = 1_000_000
+"""Every step is planned before the first, which takes some seconds for so many."""
+
 
 def resolve(
     sampling: Sampling | str,
@@ -58,7 +61,10 @@ def resolve(
 
 
 def _steps(batches_per_epoch: float, epochs: float | None, steps: int | None) -> int:
-    return int(steps) if steps is not None else math.ceil((epochs or 0) * batches_per_epoch)
+    wanted = int(steps) if steps is not None else math.ceil((epochs or 0) * batches_per_epoch)
+    if wanted > MOST_STEPS:
+        raise ConfigurationError(f"{wanted:,} steps: at most {MOST_STEPS:,} can be planned; take larger batches.")
+    return wanted
 
 
 def _check_batch_size(batch_size: int | None, records: int) -> int:

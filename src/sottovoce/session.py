@@ -248,6 +248,8 @@ class Session:
                 f"row-position rounding: a row's last bits may depend on its slot in the padded batch ({seen}), and "
                 "records move between slots when one is added or removed"
             )
+        if self.objective.strategy == "lean":
+            assumed.append("the loss writes into no trainable parameter: the lean strategy keeps no copy to put back")
         if self._example_was_given:
             assumed.append("the record given as example= is public")
         if self._public is not None:

@@ -23,6 +23,8 @@ from torch import Tensor, nn
 import sottovoce as sv
 from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.noise import grid_for
+from sottovoce.report.entries import Entry
+from sottovoce.report.page import write
 
 VICTIM = 17
 MARK = 5.0
@@ -105,9 +107,9 @@ def masked(text: str) -> str:
     return re.sub(r'"seconds": [0-9.]+', '"seconds": _', text)
 
 
-@pytest.mark.parametrize("sampling", ["poisson", "full-batch"])
+@pytest.mark.parametrize("sampling", ["poisson", "single-pass", "full-batch"])
 @pytest.mark.parametrize("kind", ["nan", "inf", "raises", "exits", "warns"])
-@pytest.mark.parametrize("name", ["DPZero", "DPSGD"])
+@pytest.mark.parametrize("name", ["DPZero", "DPZero-per-query", "DPSGD"])
 def test_a_bad_record_cannot_be_told_from_one_that_contributes_zero(
     name: str, kind: str, sampling: str, tmp_path: Path, capfd: Any, caplog: Any
 ):
@@ -116,6 +118,37 @@ def test_a_bad_record_cannot_be_told_from_one_that_contributes_zero(
     _, quiet = run("null", METHODS[name], tmp_path / "null", capfd, caplog, **options)
     _, bad = run(kind, METHODS[name], tmp_path / "bad", capfd, caplog, **options)
     assert masked(bad) == masked(quiet)
+
+
+def fitted(kind: str, method: Any, folder: Path, capfd: Any, **options: Any) -> str:
+    """A run by `fit`, with its progress bar, its history and a report, as one text; clock times masked."""
+    inputs, targets = data()
+    inputs[VICTIM] = MARK
+    with sv.testing.fixed_entropy("report"):
+        finished = sv.fit(
+            model(), Marked(kind), private=(inputs, targets), method=method, budget=sv.Budget(epsilon=1.0, delta=1e-3),
+            validate=data(20), metrics={"accuracy": sv.losses.accuracy, "loss": sv.losses.cross_entropy},
+            evaluate_every=2, progress=True, **options,
+        )  # fmt: skip
+    history = [{**row, "seconds": 0.0} for row in finished.history]
+    entry = Entry(
+        name=type(method).__name__, note="under test", accuracy=finished.final["accuracy"], seconds=0.0,
+        peak_memory=0.0, history=history, statement=finished.statement, settings={"lr": method.lr},
+    )  # fmt: skip
+    write([entry], folder, title="Report", intro="A run.", facts={})
+    shown = capfd.readouterr()
+    files = {path.name: path.read_bytes().hex() for path in sorted(folder.iterdir())}
+    return re.sub(r"\d+:\d\d:\d\d", "_", json.dumps([shown.out, shown.err, files]))
+
+
+@pytest.mark.parametrize("kind", ["nan", "raises"])
+@pytest.mark.parametrize("name", ["DPZero", "DPSGD"])
+def test_neither_progress_bar_nor_history_nor_report_tells_of_a_bad_record(
+    name: str, kind: str, tmp_path: Path, capfd: Any
+):
+    quiet = fitted("null", METHODS[name], tmp_path / "null", capfd, **SAMPLING["poisson"])
+    assert "report.html" in quiet and name in quiet
+    assert fitted(kind, METHODS[name], tmp_path / kind, capfd, **SAMPLING["poisson"]) == quiet
 
 
 @pytest.mark.parametrize("name", ["DPZero", "DPSGD"])

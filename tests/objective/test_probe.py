@@ -11,6 +11,7 @@ from torch import nn
 
 import sottovoce
 from sottovoce import losses
+from sottovoce.objective.directions import Key, rademacher
 from sottovoce.objective.module import ModuleObjective
 from sottovoce.objective.probe import probe
 from sottovoce.objective.strategies import ObjectiveWarning
@@ -480,3 +481,34 @@ def test_a_parameter_that_is_written_behind_autograd_s_back_is_refused():
             return super().forward(input)
 
     assert "changed 'bias'" in refused(cross_entropy, Keeps(6, 3))
+
+
+def test_what_a_private_record_makes_a_loss_write_into_the_model_is_undone():
+    """At values that no made-up record has, so that the probe cannot know."""
+
+    def meddling(model, batch):
+        if bool((batch[0] > 1e6).any()):
+            with torch.no_grad():
+                model.weight.add_(1)
+            model.weight.data.mul_(2)
+            if not torch.is_grad_enabled():  # or the next row's gradient could not be taken
+                model.bias.requires_grad_(False)
+            model.weight.grad = torch.ones(3, 6)
+            model.register_forward_hook(lambda *_: None)
+        return cross_entropy(model, batch)
+
+    model = nn.Linear(6, 3)
+    objective = ModuleObjective(model, meddling, strategy="fast", example=EXAMPLE)
+    probe(objective, EXAMPLE, 4)
+    before = snapshot(model)
+    wide = torch.full((4, 6), 1e7), torch.zeros(4, dtype=torch.int64)
+    objective._engine = "loop"
+    directions = rademacher(objective.parameters.layout, count=1, key=Key(0))
+
+    def ahead(rows):
+        return objective.losses_along(rows, directions, 0, 0.1)
+
+    for evaluate in (objective.losses, objective.gradients, ahead):
+        evaluate(wide)
+        assert_untouched(model, before)
+        assert model.bias.requires_grad and model.weight.grad is None and not model._forward_hooks

@@ -61,6 +61,9 @@ def plan_of(settings: Config, records: int | None = None) -> dict[str, Any]:
     They are read off a curator like that of the run, over stand-in records, so that they cannot differ from it.
     """
     count = settings.known_records(records)
+    own = settings.known_records()
+    if not settings.data.is_factory and not settings.add_remove and count != own:
+        raise ConfigurationError(f"--records {records}: {settings.data.name} has {own}; leave it out.")
     if count is None:
         where = "[run]" if settings.add_remove else "[data]"
         raise ConfigurationError(

@@ -15,16 +15,16 @@ from sottovoce.objective.state import ModelState
 
 
 @contextmanager
-def evaluating(module: nn.Module, loss: object = None) -> Iterator[None]:
+def evaluating(module: nn.Module, loss: object = None, *, trained: bool = False) -> Iterator[None]:
     """Evaluation mode inside; afterwards every submodule has its own training flag, state and attributes again, and so
-    has the object whose call or method the loss is.
+    has the object whose call or method the loss is. ``trained``: the trainable parameters have their values, too.
 
     TF32 is off inside, since a slope is a difference of two nearly equal losses, and so is cuDNN's
     benchmarking, which may choose another kernel, hence other rounding, from one call to the next.
     """
     flags = [(part, part.training) for part in module.modules()]
     saved: list[tuple[Any, str, Any]] = []
-    state = ModelState(module, loss)
+    state = ModelState(module, loss, trained=trained)
     try:
         if any(training for _, training in flags):
             module.eval()

@@ -88,7 +88,7 @@ class ModuleObjective:
     def losses(self, records: Tree) -> Tensor:
         """The losses at x, float64, ``[B]``."""
         records = self._on_device(records)
-        with evaluating(self.module, self.loss), torch.no_grad():
+        with evaluating(self.module, self.loss, trained=self.strategy == "fast"), torch.no_grad():
             return self._per_example(records)
 
     def losses_along(self, records: Tree, directions: Directions, query: int, scale: float) -> Tensor:
@@ -109,7 +109,7 @@ class ModuleObjective:
         records = self._on_device(records)
         engine = self.gradient_engine(self._example_for(records))
         run = engines.by_vmap if engine == "vmap" else engines.by_loop
-        with evaluating(self.module, self.loss):
+        with evaluating(self.module, self.loss, trained=True):
             return run(self.module, self.loss, self.parameters, records).detach()
 
     def mean_gradient(self, records: Tree) -> Tensor:

@@ -15,64 +15,77 @@ from torch import nn
 _KEPT_ELEMENTS = 1 << 20
 """Statistics that a model updates as it goes are small; of what is larger, the probe alone sees that it stays."""
 
-_TABLES = ("_parameters", "_buffers", "_modules")
+_TABLES = (
+    "_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
+    "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called", "_backward_hooks", "_backward_pre_hooks",
+)  # fmt: skip
 
 
 class ModelState:
-    """The attributes of every part of a model and of a loss that is an object, and the values of buffers and frozen
-    parameters.
+    """The attributes of every part of a model and of a loss that is an object, and the values of its tensors.
 
-    Attributes are those of before afterwards, whatever was set, replaced or deleted. Buffers and frozen parameters of
-    up to a million elements are so bit for bit. Not undone: what is written into larger ones, into trainable
-    parameters behind autograd's back (``.data``), into a container or another object of the user's own
+    Attributes and hooks are those of before afterwards, whatever was set, replaced or deleted. Buffers and frozen
+    parameters of up to a million elements are so bit for bit, and trainable parameters if that is asked for. Not
+    undone: what is written into larger buffers, into a container or another object of the user's own
     (``self.seen.append(...)``), or anywhere else. The probe refuses what it sees of that.
 
     Args:
         module: the model.
         loss: a function, or an object that is called or whose bound method is.
+        trained: whether to keep the trainable parameters, which takes as much memory again.
     """
 
-    def __init__(self, module: nn.Module, loss: object = None) -> None:
+    def __init__(self, module: nn.Module, loss: object = None, *, trained: bool = False) -> None:
         owner = getattr(loss, "__self__", loss)
         roots = [each for each in (module, owner) if isinstance(each, nn.Module)]
         keepers: list[Any] = list(dict.fromkeys(part for root in roots for part in root.modules()))
         if hasattr(owner, "__dict__") and not isinstance(owner, nn.Module | type | ModuleType):
             keepers.append(owner)
-        self._attributes = [(part, _attributes(part)) for part in keepers]
-        trained = {p for p in module.parameters() if p.requires_grad}
-        held = {tensor for root in roots for tensor in (*root.parameters(), *root.buffers())} - trained
+        self._attributes = [(part, *_attributes(part)) for part in keepers]
+        trainable = [p for p in module.parameters() if p.requires_grad]
+        self._gradients = [(parameter, parameter.grad) for parameter in trainable]
+        held = {tensor for root in roots for tensor in (*root.parameters(), *root.buffers())} - {*trainable}
+        small = [tensor for tensor in held if tensor.numel() <= _KEPT_ELEMENTS]
         self._values = [
             (tensor, tensor.detach().clone())
-            for tensor in held
-            if tensor.numel() <= _KEPT_ELEMENTS and not tensor.is_inference() and tensor.layout is torch.strided
+            for tensor in (*small, *(trainable if trained else ()))
+            if not tensor.is_inference() and tensor.layout is torch.strided
         ]
 
     def put_back(self) -> None:
         """Undo what has changed since. It costs the same whether or not anything has."""
-        for part, attributes in self._attributes:
-            _set(part, attributes)
+        for part, attributes, tables in self._attributes:
+            _set(part, attributes, tables)
+        for parameter, gradient in self._gradients:
+            if not parameter.requires_grad:
+                parameter.requires_grad_(True)
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
         with torch.no_grad():
             for tensor, value in self._values:
                 tensor.detach().copy_(value)
 
 
-def _attributes(part: Any) -> dict[str, Any]:
+def _attributes(part: Any) -> tuple[dict[str, Any], dict[str, dict[Any, Any]]]:
+    """What a part holds, and what is in those of its own tables that are changed in place."""
     found = dict(vars(part))
-    return found | {name: dict(found[name]) for name in _TABLES if name in found}
+    tables = {name: dict(found[name]) for name in _TABLES if isinstance(found.get(name), dict)}
+    return found, tables if isinstance(part, nn.Module) else {}
 
 
-def _set(part: Any, attributes: dict[str, Any]) -> None:
+def _set(part: Any, attributes: dict[str, Any], tables: dict[str, dict[Any, Any]]) -> None:
     """Only what differs is touched, so that a compiled model sees no change where there is none."""
     present = vars(part)
     for name in [name for name in present if name not in attributes]:
         del present[name]
     for name, value in attributes.items():
-        if name in _TABLES:
-            table = present.get(name)
-            if table is None or table.keys() != value.keys() or any(table[key] is not value[key] for key in value):
-                present[name] = dict(value)
-        elif present.get(name, _ABSENT) is not value:
+        if present.get(name, _ABSENT) is not value:
             present[name] = value
+    for name, content in tables.items():
+        table = present[name]
+        if table.keys() != content.keys() or any(table[key] is not content[key] for key in content):
+            table.clear()  # the same object: handles of hooks refer to it
+            table.update(content)
 
 
 _ABSENT = object()

@@ -293,6 +293,7 @@ def _sealed(answer: Answer, *arguments: object) -> Tensor:
 def _check_bound(bound: float) -> None:
     if not (math.isfinite(bound) and bound > 0):
         raise ConfigurationError(f"bound={bound}: the clip must be positive and finite.")
+    grid_for(bound)  # refuses what has no grid, before anything is paid for
 
 
 def _check(records: Records, plan: Plan, budget: Budget, max_physical_batch: int) -> None:

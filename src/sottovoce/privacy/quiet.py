@@ -17,10 +17,13 @@ import torch
 def quiet(device: torch.device, seed: int) -> Generator[None]:
     """No warnings and no log records inside, and the global generators are as if nothing had been drawn from them.
 
+    The default type and the number of threads are put back as well.
+
     How much was drawn would tell how many records were there. Inside, the generators start from ``seed``: a loss that
     draws gives a record the same value whether its batch is asked together or record by record.
     """
     states = random.getstate(), np.random.get_state()
+    default_dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
     logged_from = logging.root.manager.disable
     logging.disable(sys.maxsize)  # of other threads too, for the time
     try:
@@ -39,5 +42,8 @@ def quiet(device: torch.device, seed: int) -> Generator[None]:
             yield
     finally:
         logging.disable(logged_from)
+        torch.set_default_dtype(default_dtype)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
         random.setstate(states[0])
         np.random.set_state(states[1])

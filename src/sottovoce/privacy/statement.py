@@ -23,7 +23,7 @@ NOT_COVERED = (
     "time and memory: they can show how many micro-batches a batch filled, and whether a record made the loss raise",
     "choices made by looking at the private records outside this run, such as hyper-parameters tuned on them",
     "what the user's own code prints, stores or sends while it holds private records",
-    "a loss that kills the process, device asserts",
+    "a loss that kills or interrupts the process, device asserts",
 )
 UNNAMED = "not named: this run is accounted alone, not tracked across runs"
 WIDE_DELTA = "delta {:g} is above 1/records = {:.3g}: publishing a random record whole would satisfy it"
