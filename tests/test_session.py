@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 import sottovoce as sv
+from sottovoce.objective.strategies import ObjectiveWarning
 from sottovoce.privacy.ledger import Ledger
 
 BUDGET = sv.Budget(epsilon=2.0, delta=1e-4)
@@ -109,6 +110,14 @@ def test_a_clip_that_has_no_grid_is_refused_before_anything_is_paid_for(method: 
         for _ in session(dataset="clinic", ledger=ledger, method=method):
             pass
     assert ledger.runs() == []
+
+
+def test_a_run_that_diverged_says_so():
+    with pytest.warns(ObjectiveWarning, match="the run has diverged"):
+        sv.fit(
+            linear(), sv.losses.cross_entropy, private=DATA, method=sv.DPSGD(lr=3e38), budget=BUDGET, batch_size=30,
+            steps=30, validate=COPY,
+        )  # fmt: skip
 
 
 def test_nothing_is_reserved_until_the_first_step(tmp_path: Path):

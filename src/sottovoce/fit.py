@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -20,10 +21,12 @@ from sottovoce.arguments import whole
 from sottovoce.inputs import as_public, form_of, forms_of
 from sottovoce.methods.base import Method
 from sottovoce.methods.plain import PlainMethod
+from sottovoce.objective.caller import warn_caller
 from sottovoce.objective.evaluation import evaluating
 from sottovoce.objective.gradients import Loss
 from sottovoce.objective.records import batch_size as count_of
 from sottovoce.objective.records import move, select
+from sottovoce.objective.strategies import ObjectiveWarning
 from sottovoce.overlap import refuse_private_as_public
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import ConfigurationError
@@ -163,6 +166,9 @@ def fit(
         if salvage is not None and session.statement.steps_run:
             salvage(Run(model, _statement(session, known), history))
         raise
+    measurable = all(map(math.isfinite, history[-1].values())) if history else True
+    if not (measurable and all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())):
+        warn_caller("the model or its metrics are no longer finite: the run has diverged; lower lr=.", ObjectiveWarning)
     return Run(model, _statement(session, known), history)
 
 

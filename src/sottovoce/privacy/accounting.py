@@ -254,8 +254,7 @@ def _log_gaussian_delta(mu: float, epsilon: float) -> float:
     # exp(epsilon - far^2 / 2) is exp(-near^2 / 2), which leaves a difference of scaled error functions.
     first, second = float(erfcx(near / math.sqrt(2))), float(erfcx(far / math.sqrt(2)))
     # 4 ulp of either, and a bound on their slopes, |2 x erfcx(x) - 2 / sqrt(pi)|, times the error of x, 2^-52 far.
-    slopes = 4 / (1 + near**2) + (2 * first * -near + 4) * (near < 0)
-    error = 2.0**-52 * (4 * (first + second) + far * slopes)
+    error = 2.0**-52 * (4 * (first + second) + far * (4 / (1 + near**2) + (4 - 2 * first * near) * (near < 0)))
     return math.log((first - second + error) / 2) - near * near / 2 + 2.0**-52 * (abs(near) + far) ** 2
 
 

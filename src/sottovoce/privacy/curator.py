@@ -197,7 +197,7 @@ class Curator(Secret):
             raise PlanViolation("this batch is over: a batch answers only until the next one is drawn.")
         if self._reservation is None or not self._reservation.covers(step):
             raise LedgerConflict("no live lease covers this step; nothing was released.")
-        _check_bound(bound)
+        grid_for(bound)  # refuses a bound that has no grid, before anything is paid for
         return self._steps[step][0]
 
     def _take_share(self, stage: Stage, share: float) -> None:
@@ -268,7 +268,7 @@ class Curator(Secret):
             self.exposed.append(torch.as_tensor(sums.copy()))
 
     def _rehearsed(self, query: Query, bound: float, share: float | None = None) -> Tensor:
-        _check_bound(bound)
+        grid_for(bound)  # refuses a bound that has no grid, before anything is paid for
         stage = self.plan.stages[0]
         if share is not None:
             self._take_share(stage, share)
@@ -288,12 +288,6 @@ def _sealed(answer: Answer, *arguments: object) -> Tensor:
     except BaseException:
         pass
     raise failure
-
-
-def _check_bound(bound: float) -> None:
-    if not (math.isfinite(bound) and bound > 0):
-        raise ConfigurationError(f"bound={bound}: the clip must be positive and finite.")
-    grid_for(bound)  # refuses what has no grid, before anything is paid for
 
 
 def _check(records: Records, plan: Plan, budget: Budget, max_physical_batch: int) -> None:

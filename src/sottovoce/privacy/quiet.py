@@ -23,8 +23,7 @@ def quiet(device: torch.device, seed: int) -> Generator[None]:
     draws gives a record the same value whether its batch is asked together or record by record.
     """
     states = random.getstate(), np.random.get_state()
-    default_dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
-    logged_from = logging.root.manager.disable
+    dtype, threads, logged_from = torch.get_default_dtype(), torch.get_num_threads(), logging.root.manager.disable
     logging.disable(sys.maxsize)  # of other threads too, for the time
     try:
         with (
@@ -42,8 +41,7 @@ def quiet(device: torch.device, seed: int) -> Generator[None]:
             yield
     finally:
         logging.disable(logged_from)
-        torch.set_default_dtype(default_dtype)
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
+        torch.set_default_dtype(dtype)
+        torch.set_num_threads(threads)
         random.setstate(states[0])
         np.random.set_state(states[1])
