@@ -127,6 +127,23 @@ MUTANTS = [
     Mutant("what a loss stores in the model stays there", "objective/evaluation.py", "state.put_back()", "pass",
            "tests/objective/test_probe.py::"
            "test_replaced_buffers_frozen_parameters_and_new_attributes_are_put_back_too"),
+    Mutant("a log record speaks of a record", "privacy/quiet.py",
+           "logging.disable(sys.maxsize)  # of other threads too, for the time", "pass",
+           "tests/guarantees/test_escapes.py::test_what_a_loss_logs_is_not_heard"),
+    Mutant("only the example is asked whether records mix", "objective/probe.py",
+           "objective.losses_from_seed, objective, [example, *_others(objective, example)], None, batch_size",
+           "objective.losses_from_seed, objective, [example], None, batch_size",
+           "tests/objective/test_probe.py::"
+           "test_a_scale_taken_from_the_batch_is_found_though_the_example_is_zeros"),
+    Mutant("a private gradient's writes stay in the parameters", "objective/module.py",
+           "with evaluating(self.module, self.loss, trained=True):", "with evaluating(self.module, self.loss):",
+           "tests/objective/test_probe.py::"
+           "test_what_a_private_record_makes_a_loss_write_into_the_model_is_undone"),
+    Mutant("mu beyond its delta by rounding", "privacy/accounting.py",
+           "return math.log((first - second + error) / 2) - near * near / 2 + 2.0**-52 * (abs(near) + far) ** 2",
+           "return math.log((first - second) / 2) - near * near / 2",
+           "tests/privacy/test_accounting.py::"
+           "test_the_largest_mu_keeps_delta_also_where_rounding_is_all_there_is"),
     Mutant("a filter that forgets what is spent", "privacy/ledger.py",
            'left = Fraction(limit) ** 2 - _squares(others)', "left = Fraction(limit) ** 2",
            "tests/privacy/test_ledger.py"),
