@@ -14,6 +14,7 @@ from sottovoce.bench.plan import Extent
 from sottovoce.bench.results import note_command, similarities, write
 from sottovoce.bench.runner import run_all
 from sottovoce.bench.runs import read
+from sottovoce.bench.starts import load
 from sottovoce.cli.support import AsJson, Output, command
 from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.tasks import settings
@@ -23,7 +24,8 @@ app = typer.Typer(
 )
 
 QUICK = {"epsilons": (0.1, 1.0), "seeds": (0,), "points": 1}
-"""What ``--quick`` runs: ends within ten minutes on two cores."""
+QUICK_STEPS = 60
+"""What ``--quick`` runs, unless ``--steps`` is given: ends within ten minutes on two cores."""
 
 
 @app.command("tables")
@@ -65,7 +67,7 @@ def run_tables(
             epsilons=QUICK["epsilons"] if quick else _numbers(epsilons),
             seeds=QUICK["seeds"] if quick else tuple(range(seeds)),
             points=QUICK["points"] if quick else points,
-            steps=steps,
+            steps=min(QUICK_STEPS, load(setting).steps) if quick and steps is None else steps,
             batch_size=batch_size,
             warm_start=warm_start,
             device=device,
