@@ -45,14 +45,14 @@ def accuracy(rows: Sequence[Row]) -> Figure | None:
     epsilons = budgets(rows)
     if not epsilons:
         return None
-    figure, axes = _axes("epsilon", "test accuracy, %")
+    figure, axes = _axes("epsilon", "test accuracy, %", width=8.8)
     for number, (name, each) in enumerate(CONTESTANTS.items()):
         if each.family == "reference" or (each.family == "control" and each.private is False):
             level = mean(rows, name, math.inf)
             if not math.isnan(level):
                 colour, style = _STYLES[each.family]
                 axes.axhline(level, color=colour, linestyle=style, linewidth=1)
-                axes.annotate(name, (epsilons[-1], level), xytext=(4, 2), textcoords="offset points", fontsize=7)
+                axes.annotate(name, (epsilons[0], level), xytext=(0, 2), textcoords="offset points", fontsize=7)
             continue
         values = [mean(rows, name, epsilon) for epsilon in epsilons]
         if all(math.isnan(value) for value in values):
@@ -67,7 +67,7 @@ def accuracy(rows: Sequence[Row]) -> Figure | None:
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
     if axes.get_legend_handles_labels()[0]:  # there may be references alone
-        axes.legend(fontsize=7, ncols=2, frameon=False)
+        axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     axes.set_title("Accuracy against the budget", loc="left", fontsize=10)
     return figure
 
@@ -150,7 +150,7 @@ def sensitivity(rows: Sequence[Row]) -> Figure | None:
                 values[options[name]] = max(values.get(options[name], 0.0), 100 * row.validation_accuracy)
     if not found:
         return None
-    figure, axes = _axes("the values of each, from the least on", "validation accuracy at ε = 1, %")
+    figure, axes = _axes("the values of each, from the least on", "validation accuracy at ε = 1, %", width=8.8)
     place = 0
     ticks: list[tuple[float, str]] = []
     for number, ((method, name), values) in enumerate(found.items()):
@@ -179,8 +179,8 @@ def _others_chosen(rows: Sequence[Row], method: str, name: str, options: Mapping
     )
 
 
-def _axes(x: str, y: str) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+def _axes(x: str, y: str, width: float = 6.4) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(width, 4.2), layout="constrained")
     axes = figure.subplots()
     axes.set_xlabel(x)
     axes.set_ylabel(y)
