@@ -512,3 +512,49 @@ def test_what_a_private_record_makes_a_loss_write_into_the_model_is_undone():
         evaluate(wide)
         assert_untouched(model, before)
         assert model.bias.requires_grad and model.weight.grad is None and not model._forward_hooks
+
+
+def test_memory_that_may_not_be_written_is_left_alone_and_rebound_memory_comes_back(tmp_path):
+    class Odd(nn.Linear):
+        spread: torch.Tensor
+        table: torch.Tensor
+
+        def __init__(self):
+            super().__init__(6, 3)
+            self.register_buffer("spread", torch.ones(1).expand(3))
+            np.save(tmp_path / "table.npy", np.ones(3, dtype=np.float32))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch says that it cannot be written
+                self.register_buffer("table", torch.from_numpy(np.load(tmp_path / "table.npy", mmap_mode="r")))
+
+        def forward(self, input):
+            return super().forward(input) * self.spread * self.table
+
+    model = Odd()
+    before = snapshot(model)
+
+    def rebinding(model, batch):
+        found = cross_entropy(model, batch)
+        if bool((batch[0] > 1e6).any()):
+            model.weight.data = model.weight.data[:1].double()
+        return found
+
+    objective = ModuleObjective(model, rebinding, example=EXAMPLE)
+    probe(objective, EXAMPLE, 4)
+    objective.losses((torch.full((4, 6), 1e7), torch.zeros(4, dtype=torch.int64)))
+    assert_untouched(model, before)
+
+
+@pytest.mark.parametrize("example", [[3, 5, 7, 1, 2, 4], [0, 0, 0, 0, 0, 0], [3, 5, 1, 0, 0, 0]])
+def test_cropping_to_the_longest_text_of_the_batch_is_found(example):
+    class Cropping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.head = nn.Embedding(8, 4), nn.Linear(4, 3)
+
+        def forward(self, words):
+            longest = max(1, int((words != 0).sum(1).max()))
+            return self.head(self.embedding(words[:, :longest]).mean(1))
+
+    said = refused(cross_entropy, Cropping(), (torch.tensor(example), EXAMPLE[1]))
+    assert "depends on the other records" in said

@@ -40,7 +40,7 @@ def test_unusable_batches_are_explained():
 def test_made_up_records_have_the_example_s_form_and_are_always_the_same():
     example = (torch.randn(4, dtype=torch.float64), torch.tensor([3, 9, 5]), torch.tensor(True))
     made = variants(example)
-    assert set(made) == {"noise", "large noise", "zeros", "ones", "NaN", "integers up to 255"}
+    assert set(made) == {"noise", "large noise", "zeros", "ones", "NaN", "integers up to 255", "padding"}
     for name, record in made.items():
         for leaf, original, again in zip(record, example, variants(example)[name], strict=True):
             assert leaf.shape == original.shape

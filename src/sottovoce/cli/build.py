@@ -104,7 +104,7 @@ def find(where: str, name: str, *, tell: bool = True) -> Callable[..., Any]:
             f"{where}: there is no module {error.name!r}, neither in {Path.cwd()} nor among the installed packages."
         ) from None
     except Exception as error:
-        told = _account(error, tell=tell or isinstance(error, SyntaxError))
+        told = _account(error, tell=tell or _is_of_source(error))
         raise ConfigurationError(f"{where}: importing {module_name!r} failed: {told}.") from None
     found: Any = module
     for part in attribute.split("."):
@@ -133,6 +133,11 @@ def _account(error: Exception, *, tell: bool) -> str:
     """
     message = f": {error}" if tell else " (the message is withheld, as it may quote a record; call it in Python)"
     return f"{place_of(error)}{message}"
+
+
+def _is_of_source(error: Exception) -> bool:
+    """A mistake in a Python file; what other parsers, or evaluated text, complain of may be data."""
+    return type(error) in (SyntaxError, IndentationError, TabError) and str(error.filename).endswith(".py")  # pyright: ignore
 
 
 def _metric(name: str, loss: Loss) -> Loss:

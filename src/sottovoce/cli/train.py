@@ -62,9 +62,7 @@ def train(
         output.document = {
             "name": chosen,
             "folder": folder.absolute(),
-            "final": {
-                name: value for name, value in run.final.items() if name != "seconds" or not run.statement.private
-            },
+            "final": _publishable(run),
             "statement": json.loads(run.statement.to_json()),
         }
         output.text(_summary(run, folder))

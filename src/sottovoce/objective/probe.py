@@ -210,7 +210,8 @@ def _differs_by_seed(objective: ModuleObjective, records: Tree) -> bool:
 def _others(objective: ModuleObjective, example: Tree) -> list[Tree]:
     """Made-up records that the model takes: what scales with the batch leaves an example of zeros at zero."""
     made = variants(example)
-    return [made[name] for name in ("noise", "ones") if math.isfinite(_largest(objective, made[name]))]
+    names = [name for name in ("noise", "ones", "padding") if name in made]
+    return [made[name] for name in names if math.isfinite(_largest(objective, made[name]))]
 
 
 def _seeded_gradients(objective: ModuleObjective) -> Callable[[Tree], Tensor]:

@@ -37,17 +37,17 @@ def refuse_changed_state(objective: ModuleObjective, example: Tree, size: int) -
 
 def _refuse_state_changed_by(objective: ModuleObjective, records: list[Tree], size: int) -> None:
     module = objective.module
-    held = {name: (tensor, tensor._version, _digest(tensor)) for name, tensor in _held(module)}
+    held = {name: (tensor, _version(tensor), _digest(tensor)) for name, tensor in _held(module)}
     stored = _stored(module)
     for record in records:
         batch = move(repeat(record, size), objective.parameters.device)
-        versions = [leaf._version for leaf in leaves_of(batch)]
+        versions = [_version(leaf) for leaf in leaves_of(batch)]
         try:
             with from_seed(objective.parameters.device), torch.no_grad():
                 objective.loss(module, batch)
         except Exception:  # the model does not take the made-up record; the example was tried before
             continue
-        if versions != [leaf._version for leaf in leaves_of(batch)]:
+        if versions != [_version(leaf) for leaf in leaves_of(batch)]:
             raise QueryError(
                 "evaluating the loss wrote into its batch: what it sees next would depend on what it did before. "
                 "Work on a copy, as in inputs = inputs.clone()."
@@ -56,7 +56,7 @@ def _refuse_state_changed_by(objective: ModuleObjective, records: list[Tree], si
         name
         for name, tensor in _held(module)  # values too, as what is written into .data leaves no trace in the version
         if name not in held
-        or (isinstance(tensor, nn.Parameter) and held[name][:2] != (tensor, tensor._version))
+        or (isinstance(tensor, nn.Parameter) and held[name][:2] != (tensor, _version(tensor)))
         or _digest(tensor) != held[name][2]
     ]
     for name, tensors in _stored(module).items():
@@ -83,7 +83,7 @@ def _stored(module: nn.Module) -> dict[str, list[tuple[Tensor, int]]]:
             parts = [value]
             for held in parts:
                 if isinstance(held, Tensor):
-                    found.setdefault(f"{path}.{name}".lstrip("."), []).append((held, held._version))
+                    found.setdefault(f"{path}.{name}".lstrip("."), []).append((held, _version(held)))
                 elif isinstance(held, dict):
                     parts.extend(held.values())
                 elif isinstance(held, list | tuple | set):
@@ -95,8 +95,13 @@ def _held(module: nn.Module) -> list[tuple[str, Tensor]]:
     return [*module.named_parameters(), *module.named_buffers()]
 
 
+def _version(tensor: Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
+
+
 def _digest(tensor: Tensor) -> bytes:
     """Of the bits, so that no copy of a large model is needed."""
     if tensor.layout is not torch.strided or tensor.is_quantized or not tensor.numel():
         return b""
-    return hashlib.blake2b(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data).digest()
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    return hashlib.blake2b(plain.view(-1).view(torch.uint8).numpy().data).digest()

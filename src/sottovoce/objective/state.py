@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 _KEPT_ELEMENTS = 1 << 20
 """Statistics that a model updates as it goes are small; of what is larger, the probe alone sees that it stays."""
@@ -25,9 +25,10 @@ class ModelState:
     """The attributes of every part of a model and of a loss that is an object, and the values of its tensors.
 
     Attributes and hooks are those of before afterwards, whatever was set, replaced or deleted. Buffers and frozen
-    parameters of up to a million elements are so bit for bit, and trainable parameters if that is asked for. Not
-    undone: what is written into larger buffers, into a container or another object of the user's own
-    (``self.seen.append(...)``), or anywhere else. The probe refuses what it sees of that.
+    parameters of up to a million elements are so bit for bit, and trainable parameters if that is asked for; all of
+    them have their own memory again, whatever was put in its place (``.data``). Not undone: what is written into larger
+    buffers, into a container or another object of the user's own (``self.seen.append(...)``), or anywhere else. The
+    probe refuses what it sees of that.
 
     Args:
         module: the model.
@@ -44,16 +45,17 @@ class ModelState:
         self._attributes = [(part, *_attributes(part)) for part in keepers]
         trainable = [p for p in module.parameters() if p.requires_grad]
         self._gradients = [(parameter, parameter.grad) for parameter in trainable]
-        held = {tensor for root in roots for tensor in (*root.parameters(), *root.buffers())} - {*trainable}
-        small = [tensor for tensor in held if tensor.numel() <= _KEPT_ELEMENTS]
-        self._values = [
-            (tensor, tensor.detach().clone())
-            for tensor in (*small, *(trainable if trained else ()))
-            if not tensor.is_inference() and tensor.layout is torch.strided
-        ]
+        tensors = {tensor for root in roots for tensor in (*root.parameters(), *root.buffers()) if _is_plain(tensor)}
+        self._memory = [(tensor, tensor.data) for tensor in tensors]
+        kept = [tensor for tensor in tensors - {*trainable} if tensor.numel() <= _KEPT_ELEMENTS]
+        kept += [tensor for tensor in trainable if trained and tensor in tensors]
+        self._values = [(tensor, tensor.detach().clone()) for tensor in kept]
 
     def put_back(self) -> None:
-        """Undo what has changed since. It costs the same whether or not anything has."""
+        """Undo what has changed since."""
+        for tensor, memory in self._memory:
+            if _place(tensor) != _place(memory):
+                tensor.data = memory
         for part, attributes, tables in self._attributes:
             _set(part, attributes, tables)
         for parameter, gradient in self._gradients:
@@ -63,7 +65,30 @@ class ModelState:
                 parameter.grad = gradient
         with torch.no_grad():
             for tensor, value in self._values:
-                tensor.detach().copy_(value)
+                if _differs(tensor, value):
+                    tensor.detach().copy_(value)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether it has memory of its own that can be read and written as numbers."""
+    return tensor.layout is torch.strided and not (tensor.is_inference() or tensor.is_quantized or tensor.is_conj())
+
+
+def _place(tensor: Tensor) -> tuple[object, ...]:
+    return tensor.data_ptr(), tensor.dtype, tensor.device, tensor.shape, tensor.stride()
+
+
+def _differs(tensor: Tensor, value: Tensor) -> bool:
+    """Nothing is written without need: memory may be shared, or for reading only."""
+    if tensor.device.type != "cpu":  # where looking would wait for the device
+        return not any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
+    return not torch.equal(_integers(tensor), _integers(value))
+
+
+def _integers(tensor: Tensor) -> Tensor:
+    """The bits, so that NaN equals NaN."""
+    plain = tensor.detach().resolve_neg().contiguous().view(-1)
+    return plain.view({2: torch.int16, 4: torch.int32, 8: torch.int64}.get(tensor.element_size(), torch.uint8))
 
 
 def _attributes(part: Any) -> tuple[dict[str, Any], dict[str, dict[Any, Any]]]:

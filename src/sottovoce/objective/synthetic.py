@@ -65,6 +65,14 @@ def _up_to_255(leaf: Tensor) -> Tensor:
     return torch.randint(0, 256, leaf.shape, generator=torch.Generator().manual_seed(_SEED))
 
 
+def _padded(leaf: Tensor) -> Tensor:
+    """Half of it zeros, as where a text is filled up: a loss may look at the longest text of its batch."""
+    if not _is_wide(leaf):
+        return leaf.detach().cpu()
+    length = leaf.shape[-1]
+    return (torch.arange(length) < (length + 1) // 2).to(leaf.dtype).expand(leaf.shape)
+
+
 def variants(example: Tree) -> dict[str, Tree]:
     """Records of the example's form by name; integers may be out of the model's range (guard their use)."""
     fills: dict[str, Callable[[Tensor], Tensor]] = {
@@ -80,6 +88,7 @@ def variants(example: Tree) -> dict[str, Tree]:
         fills["the largest integers"] = _narrow(lambda leaf, info: torch.full(leaf.shape, info.max))
     if any(_is_wide(leaf) for leaf in leaves_of(example)):
         fills["integers up to 255"] = _up_to_255
+        fills["padding"] = _padded
 
     def made(fill: Callable[[Tensor], Tensor]) -> Tree:
         def value(leaf: Tensor) -> Tensor:
