@@ -23,6 +23,9 @@ import torch
 from objective_speed import line, peak_memory
 
 import sottovoce as sv
+from sottovoce.privacy.evaluation import physical_batch
+from sottovoce.privacy.plan import Plan, Stage
+from sottovoce.privacy.sampling import Poisson
 from sottovoce.tasks import settings
 
 METHODS: dict[str, Any] = {
@@ -49,7 +52,8 @@ def measure(what: str, strategy: str, batch_size: int) -> dict[str, float]:
     """Seconds a step and peak memory of one method, or of inference, in this process."""
     setting = settings.load("cifar-10", model="nf-resnet-18")
     model = setting.make_model(0).eval()
-    rows = (int(batch_size + 4 * batch_size**0.5) // 16 + 1) * 16  # the padded micro-batch of Poisson sampling
+    sampler = Poisson(rate=batch_size / len(setting.private[0]), steps=STEPS, records=len(setting.private[0]))
+    rows = physical_batch(Plan((Stage(sampler=sampler),)), 512)  # the padded micro-batch of the methods
     started = time.perf_counter()
     if what == INFERENCE:
         inputs = setting.private[0][:rows]
