@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from sottovoce.objective.directions import Directions
 from sottovoce.objective.parameters import ParameterVector
+from sottovoce.objective.room import room_like
 
 Strategy = Literal["auto", "fast", "lean"]
 """``fast`` keeps a perturbed copy and recent directions, ``lean`` needs no more than the largest layer."""
@@ -108,7 +109,7 @@ class LeanPerturbation:
         named = self._parameters.named
 
         def perturbed(name: str) -> Tensor:
-            out = torch.empty_like(named[name].detach())
+            out = room_like(named[name].detach())
             self._parameters.write_perturbed(name, out, directions, query, scale)
             return out
 
