@@ -43,6 +43,7 @@ ALLOWED = {
     "demo": {"fit", "losses", "methods", "privacy", "report", "tasks", "update"},
     "bench": {"fit", "losses", "methods", "objective", "privacy", "session", "tasks", "update"},
     "balances": {"privacy"},
+    "planning": {"arguments", "privacy"},
     "places": set[str](),
 }
 
