@@ -43,6 +43,17 @@ ALLOWED = {
     "demo": {"fit", "losses", "methods", "privacy", "report", "tasks", "update"},
     "bench": {"fit", "losses", "methods", "objective", "privacy", "session", "tasks", "update"},
     "balances": {"privacy"},
+    "estimators": {"objective", "privacy.trees"},
+    "minimize": {
+        "arguments",
+        "estimators",
+        "inputs",
+        "methods",
+        "objective",
+        "places",
+        "planning",
+        "privacy",
+    },
     "planning": {"arguments", "privacy"},
     "places": set[str](),
 }

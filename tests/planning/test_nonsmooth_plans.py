@@ -129,8 +129,8 @@ def test_vacuous_is_said():
 
 def test_evaluations_are_counted():
     plan = Schedule(
-        oracle="tree", windows=3, window_length=10, period=4, batch=20, difference_batch=5, bound=1.0, records=0,
-        clip=1.5, bases=2,
+        oracle="tree", windows=3, window_length=10, period=4, batch=20, difference_batch=5, bound=1.0, length=1.0,
+        records=0, clip=1.5, bases=2,
     )  # fmt: skip
     fresh = math.ceil(30 / 4)
     assert plan.evaluations(7) == fresh * 20 * 2 * 2 * 7 + (30 - fresh) * 5 * 4 * 2 * 7

@@ -57,10 +57,13 @@ def best(problem: NonsmoothProblem, records: int, options: Options, *, differenc
     if chosen is None:
         return None
     bound, length, windows, period = chosen
+    one = length, np.asarray([float(windows)])
+    error = float(_bounds_and_errors(problem, records, one, period if differences else None, options)[1][0])
+    size = problem.lipschitz + error if differences else math.hypot(problem.lipschitz, error)
     return Schedule(
         oracle="multi-pass-differences" if differences else "multi-pass", windows=windows, window_length=length,
         batch=records, difference_batch=records if differences else 0, period=period, clip=options.clip,
-        bases=options.bases, bound=bound, records=records,
+        bases=options.bases, bound=bound, records=records, length=size,
     )  # fmt: skip
 
 
@@ -79,6 +82,13 @@ def _bounds(
     problem: NonsmoothProblem, records: int, shape: Shape, period: int | None, options: Options
 ) -> NDArray[np.float64]:
     """The bound for each number of windows; without a period every estimate is fresh."""
+    return _bounds_and_errors(problem, records, shape, period, options)[0]
+
+
+def _bounds_and_errors(
+    problem: NonsmoothProblem, records: int, shape: Shape, period: int | None, options: Options
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The bounds, and G0 of each."""
     length, windows = shape
     dimension, lipschitz = problem.dimension, problem.lipschitz
     steps, step = windows * length, 2 * problem.radius / (length + 1)
@@ -87,10 +97,10 @@ def _bounds(
     unit = problem.moved / (records * problem.mu)
     if period is None:
         own = np.sqrt(dimension * steps * (unit * options.clip) ** 2 + variance / records)
-        return descent + (own + np.sqrt(lipschitz**2 + own**2)) / math.sqrt(length) + 2 * bias
+        return descent + (own + np.sqrt(lipschitz**2 + own**2)) / math.sqrt(length) + 2 * bias, own
     roots = np.ceil(steps / period)
     bound = math.sqrt(dimension) * lipschitz * 2 * step / problem.radius
     noise = unit * (options.clip * np.sqrt(roots) + bound * np.sqrt((steps - roots) * (period - 1)))
     drift = (period - 1) * 7 / 6 * dimension * lipschitz**2 * step**2 / (problem.radius**2 * options.bases)
     own = np.sqrt(dimension * noise**2 + (variance + drift) / records)
-    return descent + (lipschitz + own) / math.sqrt(length) + 2 * own + 2 * bias
+    return descent + (lipschitz + own) / math.sqrt(length) + 2 * own + 2 * bias, own

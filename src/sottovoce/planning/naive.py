@@ -59,19 +59,25 @@ def best(problem: NonsmoothProblem, records: int, options: Options) -> Schedule 
 def _schedule(problem: NonsmoothProblem, batch: int, length: int, windows: int, options: Options) -> Schedule:
     error = float(_error(problem, np.asarray(float(batch)), np.asarray(float(length)), options))
     descent = options.descent(problem) * (length + 1) / (2 * problem.radius * windows * length)
+    squared = float(_squared_error(problem, np.asarray(float(batch)), options))
     return Schedule(
         oracle="single-pass" if options.bases else "first-order", windows=windows, window_length=length, batch=batch,
         bound=descent + error + 2 * options.bias(problem), records=batch * length * windows, clip=options.clip,
-        bases=options.bases,
+        bases=options.bases, length=math.hypot(problem.lipschitz, math.sqrt(squared)),
     )  # fmt: skip
 
 
 def _error(problem: NonsmoothProblem, batches: Floats, lengths: Floats, options: Options) -> Floats:
     """(G0 + G1) / sqrt(M)."""
+    own = _squared_error(problem, batches, options)
+    return (np.sqrt(own) + np.sqrt(problem.lipschitz**2 + own)) / np.sqrt(lengths)
+
+
+def _squared_error(problem: NonsmoothProblem, batches: Floats, options: Options) -> Floats:
+    """G0^2."""
     sampling = problem.lipschitz**2 + options.variance(problem)
     noise = problem.dimension * (problem.moved * options.clip / (batches * problem.mu)) ** 2
-    own = noise + sampling / batches
-    return (np.sqrt(own) + np.sqrt(problem.lipschitz**2 + own)) / np.sqrt(lengths)
+    return noise + sampling / batches
 
 
 def _batches(problem: NonsmoothProblem, clip: float) -> Floats:

@@ -28,6 +28,7 @@ class Schedule:
             both are paid from one budget.
         bases: orthonormal bases of directions for each record and step; 0 where gradients are asked for.
         noise: the factorisation of running sums.
+        length: G1, the root mean square of an estimate's norm is at most this; the step's size follows from it.
         bound: the expected norm of the Goldstein gradient is at most this.
         records: the records needed.
     """
@@ -36,6 +37,7 @@ class Schedule:
     windows: int
     window_length: int
     batch: int
+    length: float
     bound: float
     records: int
     clip: float

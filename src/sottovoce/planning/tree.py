@@ -22,11 +22,12 @@ from sottovoce.planning.schedule import Schedule
 from sottovoce.privacy.tree import Factorisation, sensitivity
 
 PERIODS = tuple(2**power for power in range(13))
+_MOST_RECORDS = 1e18
 _FRACTIONS = np.geomspace(0.02, 0.98, 24)
 
 
-def required(problem: NonsmoothProblem, target: float, options: Options) -> Schedule:
-    """The schedule with the fewest records whose bound is at most ``target``.
+def required(problem: NonsmoothProblem, target: float, options: Options) -> Schedule | None:
+    """The schedule with the fewest records whose bound is at most ``target``; None if there is none.
 
     Args:
         problem: what is to be minimised, with smoothing.
@@ -39,7 +40,7 @@ def required(problem: NonsmoothProblem, target: float, options: Options) -> Sche
         for length in _lengths(problem, target)
         if (schedule := _cheapest(problem, target, length, period, options)) is not None
     ]
-    return min(found, key=lambda schedule: schedule.records)
+    return min(found, key=lambda schedule: schedule.records, default=None)
 
 
 def best(problem: NonsmoothProblem, records: int, options: Options) -> Schedule | None:
@@ -49,7 +50,7 @@ def best(problem: NonsmoothProblem, records: int, options: Options) -> Schedule 
     while high - low > 2e-3:
         middle = (low + high) / 2
         schedule = required(problem, math.exp(middle), options)
-        if schedule.records <= records:
+        if schedule is not None and schedule.records <= records:
             found, high = schedule, middle
         else:
             low = middle
@@ -79,15 +80,19 @@ def _cheapest(problem: NonsmoothProblem, target: float, length: int, period: int
         later = np.zeros_like(later)
     room = target - (lipschitz + error) / math.sqrt(length) - 2 * error
     descent = options.descent(problem) * (length + 1) / (2 * radius * length)
-    windows = np.ceil(descent / room)
+    windows = np.ceil(descent / np.maximum(room, 1e-12 * target))
     steps = windows * length
-    roots = np.ceil(steps / period)
-    records = roots * np.maximum(first, 1) + (steps - roots) * np.maximum(later, 1)
+    trees = np.ceil(steps / period)  # the last one is planned whole, too: its records are set aside
+    records = trees * (np.maximum(first, 1) + (period - 1) * np.maximum(later, 1))
+    records = np.where((room > 1e-12 * target) & (records < _MOST_RECORDS), records, np.inf)
     at = int(np.argmin(records))
+    if not math.isfinite(records[at]):
+        return None
     return Schedule(
         oracle="tree", windows=int(windows[at]), window_length=length, batch=max(1, int(first[at])),
         difference_batch=max(1, int(later[at])), period=period, clip=options.clip, bases=options.bases,
         noise=options.noise, records=int(records[at]), bound=float(descent / windows[at] + target - room[at]),
+        length=float(lipschitz + error[at]),
     )  # fmt: skip
 
 

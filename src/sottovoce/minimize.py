@@ -1,0 +1,276 @@
+"""``minimize``: a private black-box minimiser, in the manner of ``scipy.optimize.minimize``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from sottovoce.arguments import is_finite
+from sottovoce.estimators import Smoothed
+from sottovoce.inputs import as_records, tensors_of
+from sottovoce.methods.o2nc import O2NC, Walked
+from sottovoce.methods.oracles import FreshMultiPass, FreshSinglePass, MultiPassDifferences, Oracle, Running
+from sottovoce.objective.directions import Key
+from sottovoce.objective.function import BlackBox, Function
+from sottovoce.places import ledger_path
+from sottovoce.planning import NonsmoothProblem, Schedule, schedule
+from sottovoce.privacy.budget import Budget
+from sottovoce.privacy.curator import Curator
+from sottovoce.privacy.errors import ConfigurationError
+from sottovoce.privacy.ledger import Ledger
+from sottovoce.privacy.statement import Statement, state
+from sottovoce.privacy.tree import Factorisation
+
+Floats = NDArray[np.float64]
+MethodName = Literal["single-pass", "tree", "multi-pass", "multi-pass-differences"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """What theory says about the point that was returned.
+
+    Attributes:
+        radius: there is a convex combination of gradients within this distance of the point, and
+        bound: its norm is at most this, in expectation over everything random; NaN where the run was stopped early.
+        of: the function that this is about.
+        vacuous: whether the bound says no more than that the function is Lipschitz.
+    """
+
+    radius: float
+    bound: float
+    of: str
+    vacuous: bool
+
+    def __str__(self) -> str:
+        if math.isnan(self.bound):
+            return "no certificate: the run was stopped before its last window"
+        said = f"E |Goldstein gradient of {self.of} within {self.radius:g}| <= {self.bound:.3g}"
+        return said + (self.vacuous * " (vacuous: no more than the Lipschitz constant)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinimizeResult:
+    """What a private minimisation gives; all of it is public.
+
+    Attributes:
+        x: the average of a window chosen at random, as the theorem has it.
+        candidates: the averages of all finished windows, ``[K, d]``, in order: choose among them on public records.
+        certificate: what is guaranteed about x.
+        statement: what is guaranteed about the records.
+        schedule: the numbers of the run.
+        history: the norm of every released estimate.
+        nfev: values of f that the plan asks for; what padding adds is not counted.
+        nit: steps taken.
+        success: whether all steps were taken.
+        message: in words.
+    """
+
+    x: Floats
+    candidates: Floats
+    certificate: Certificate
+    statement: Statement
+    schedule: Schedule
+    history: Floats
+    nfev: int
+    nit: int
+    success: bool
+    message: str
+
+
+def minimize(
+    f: Function,
+    x0: ArrayLike,
+    records: Any,
+    *,
+    budget: Budget,
+    radius: float,
+    lipschitz: float | None = None,
+    clip: float | None = None,
+    method: MethodName = "single-pass",
+    gap: float | None = None,
+    bounds: Sequence[tuple[float, float]] | None = None,
+    vectorized: bool | None = None,
+    bases: int = 1,
+    plan: Schedule | None = None,
+    most_steps: int = 1_000,
+    noise: Factorisation = "toeplitz",
+    callback: Callable[[Walked], object] | None = None,
+    executor: Executor | None = None,
+    example: Any = None,
+    dataset: str | None = None,
+    ledger: Ledger | None = None,
+    seed: int = 0,
+) -> MinimizeResult:
+    """Minimise the mean of ``f(x, record)`` over private records, f nonsmooth, nonconvex, a black box.
+
+    Args:
+        f: ``f(x, record)``, one point ``[d]`` and one record, one number; or vectorised ``f(points, records)``,
+            ``[N, d]`` and N records, N numbers, value i from point i and record i alone. NumPy in and out; a record has
+            the form of ``records`` without the leading dimension. An evaluation that raises or is not finite makes its
+            record count as zero, and nothing tells.
+        x0: where to start, ``[d]``.
+        records: the private records: an array with one row for each, or a tuple or dict of them.
+        budget: the guarantee.
+        radius: the smoothing radius, and that of a window: changes of x this small should not matter to you.
+        lipschitz: how much f(., record) can change per unit of x, for every record.
+        clip: where no Lipschitz constant is known: slopes are cut off here, which takes its place. Privacy does not
+            depend on it; what is certified then is not about f. Give exactly one of the two.
+        method: ``"single-pass"`` (the default: fresh estimates, every record once), ``"tree"`` (differences under a
+            running sum, every record once), ``"multi-pass"`` (all records at every step; certifies the records at hand,
+            not the population) or ``"multi-pass-differences"``.
+        gap: how much there is to gain, F(x0) - inf F: a guess that the schedule follows; by default the Lipschitz
+            constant times the diameter of the bounds, else times ten radii.
+        bounds: for each coordinate the least and the largest value; f is evaluated at the nearest point within.
+        vectorized: whether f takes batches; found out on the example by default.
+        bases: orthonormal bases of directions for each record and step. One costs 2 d values; more reduce variance.
+        plan: a schedule of your own, in place of the one with the least bound for so many records.
+        most_steps: the most steps of the multi-pass methods: each evaluates every record.
+        noise: of running sums, ``"toeplitz"`` or ``"fenwick"``.
+        callback: called after every step with what was released. Return True, or raise StopIteration, to stop.
+        executor: where calls of f run, such as a ``ProcessPoolExecutor``; what its workers print is not held back.
+        example: one public record, on which f is tried first; by default zeros.
+        dataset: the owner's name for the records, under which a ledger keeps their budget.
+        ledger: another ledger than the default one.
+        seed: of public randomness. Noise and batches cannot be seeded.
+
+    Returns:
+        The point, what is certified about it, and the privacy statement.
+    """
+    start = _start(x0)
+    slope = _slope(lipschitz, clip)
+    if method not in get_args(MethodName):
+        raise ConfigurationError(f"method={method!r}: choose one of {', '.join(map(repr, get_args(MethodName)))}.")
+    if tensors_of(records) is None:
+        raise ConfigurationError(
+            f"records= is a {type(records).__name__}: give arrays with one row for each record, or a tuple or dict."
+        )
+    box = _box(bounds, len(start))
+    problem = NonsmoothProblem(
+        dimension=len(start), lipschitz=slope, radius=radius, budget=budget,
+        gap=slope * (10 * radius if box is None else float(np.linalg.norm(box[1] - box[0]))) if gap is None else gap,
+    )  # fmt: skip
+    plain = as_records(records, example)
+    data = as_records((records, torch.arange(plain.count)), (plain.example, torch.tensor(0)))
+    function = BlackBox.of(f, start, plain.example, vectorised=vectorized, executor=executor)
+    chosen = plan or schedule(
+        problem, records=plain.count, oracle=method, bases=bases, most_steps=most_steps, noise=noise
+    )
+    if chosen is None:
+        raise ConfigurationError(f"{plain.count} records are too few for a single step of {method!r}.")
+    ask = Smoothed(
+        box=function, radius=radius, bases=chosen.bases, limit=slope,
+        project=(lambda points: points) if box is None else (lambda points: np.clip(points, box[0], box[1])),
+    )  # fmt: skip
+    walk = O2NC(windows=chosen.windows, window_length=chosen.window_length, radius=radius, length=chosen.length)
+    oracle = _oracle(chosen, ask, walk)
+    ledger = Ledger.open(ledger_path()) if dataset is not None and ledger is None else ledger
+    curator = Curator(data, oracle.plan(), budget, ledger=ledger, dataset=dataset)
+    key = Key(seed)
+    curator.rehearse(lambda batch: next(walk.walk(start, oracle, iter([batch]), key.fold("rehearsal"))))
+    try:
+        steps, stopped = _run(walk.walk(start, oracle, curator.batches(), key.fold("walk")), callback)
+    finally:
+        curator.close()
+    assumed = [] if lipschitz is not None else [f"no Lipschitz constant: slopes are cut off at clip={slope:g} instead"]
+    averages = [step.average for step in steps if step.average is not None]
+    candidates = np.stack(averages) if averages else np.mean([step.point for step in steps], axis=0)[None]
+    if box is not None:
+        candidates = np.clip(candidates, box[0], box[1])
+    certificate = _certificate(chosen, problem, known=lipschitz is not None, bounded=box is not None, whole=not stopped)
+    return MinimizeResult(
+        x=candidates[key.fold("choice").generator().integers(len(candidates))],
+        candidates=candidates,
+        certificate=certificate,
+        statement=state(curator, assumed=assumed),
+        schedule=chosen,
+        history=np.asarray([float(step.estimate.norm()) for step in steps]),
+        nfev=replace(chosen, windows=1, window_length=len(steps)).evaluations(len(start)),
+        nit=len(steps),
+        success=not stopped,
+        message=f"stopped by the callback after {len(steps)} of {walk.steps} steps" if stopped else str(certificate),
+    )
+
+
+def _run(walk: Any, callback: Callable[[Walked], object] | None) -> tuple[list[Walked], bool]:
+    """The steps taken, and whether the callback stopped them."""
+    steps: list[Walked] = []
+    for step in walk:
+        steps.append(step)
+        try:
+            if callback is not None and callback(step) is True and step.number < step.of:
+                return steps, True
+        except StopIteration:
+            return steps, step.number < step.of
+    return steps, False
+
+
+def _oracle(chosen: Schedule, ask: Smoothed, walk: O2NC) -> Oracle:
+    dimension = ask.box.dimension
+    difference = math.sqrt(dimension) * ask.limit * 2 * walk.longest_step / ask.radius
+    match chosen.oracle:
+        case "single-pass":
+            return FreshSinglePass(questions=ask, steps=walk.steps, batch=chosen.batch, clip=chosen.clip)
+        case "tree":
+            return Running(
+                questions=ask, steps=walk.steps, period=chosen.period, batch=chosen.batch, clip=chosen.clip,
+                difference_batch=max(1, chosen.difference_batch), difference_clip=difference, noise=chosen.noise,
+            )  # fmt: skip
+        case "multi-pass":
+            return FreshMultiPass(questions=ask, steps=walk.steps, records=chosen.batch, clip=chosen.clip)
+        case "multi-pass-differences":
+            return MultiPassDifferences(
+                questions=ask, steps=walk.steps, period=chosen.period, records=chosen.batch, clip=chosen.clip,
+                difference_clip=difference,
+            )  # fmt: skip
+        case _:
+            raise ConfigurationError(f"a schedule of {chosen.oracle!r} asks for gradients, which a black box has not.")
+
+
+def _certificate(
+    chosen: Schedule, problem: NonsmoothProblem, *, known: bool, bounded: bool, whole: bool
+) -> Certificate:
+    of = "the mean over these records" if chosen.oracle.startswith("multi") else "the population's mean"
+    of += (
+        " of f" + bounded * " at the nearest point within the bounds" + (not known) * ", were it Lipschitz at the clip"
+    )
+    return Certificate(
+        radius=2 * problem.radius, bound=chosen.bound if whole else math.nan, of=of,
+        vacuous=whole and chosen.vacuous(problem.lipschitz),
+    )  # fmt: skip
+
+
+def _start(x0: ArrayLike) -> Floats:
+    start = np.atleast_1d(np.asarray(x0, dtype=np.float64))
+    if start.ndim != 1 or not len(start) or not np.isfinite(start).all():
+        raise ConfigurationError(f"x0 has shape {start.shape}: one vector of finite numbers is needed.")
+    return start.copy()
+
+
+def _slope(lipschitz: float | None, clip: float | None) -> float:
+    if (lipschitz is None) == (clip is None):
+        raise ConfigurationError(
+            f"lipschitz={lipschitz!r} and clip={clip!r}: give exactly one: how much f can change per unit of x; or, "
+            "where that is not known, where slopes are cut off."
+        )
+    name, value = ("clip", clip) if lipschitz is None else ("lipschitz", lipschitz)
+    if value is None or not (is_finite(value) and value > 0):
+        raise ConfigurationError(f"{name}={value!r}: a positive number is needed.")
+    return float(value)
+
+
+def _box(bounds: Sequence[tuple[float, float]] | None, dimension: int) -> tuple[Floats, Floats] | None:
+    if bounds is None:
+        return None
+    pairs = np.asarray(bounds, dtype=np.float64)
+    if pairs.shape != (dimension, 2) or not (pairs[:, 0] < pairs[:, 1]).all():
+        raise ConfigurationError(
+            f"bounds of shape {pairs.shape}: one pair (least, largest) for each of {dimension} coordinates is needed."
+        )
+    return pairs[:, 0], pairs[:, 1]
