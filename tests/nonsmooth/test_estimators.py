@@ -111,7 +111,8 @@ def test_coupled_differences_vanish_with_the_distance_and_uncoupled_ones_do_not(
     assert sizes[0] > 3 * sizes[1] > 9 * sizes[2]
     assert sizes[3] == 0.0
     uncoupled = ask.gradients(here, Key(7))(batch(records)) - ask.gradients(here + 1e-9, Key(8))(batch(records))
-    assert float(uncoupled.norm(dim=1).square().mean().sqrt()) > 0.3  # I24's independent directions
+    # I24's independent directions: as far apart at a billionth as coupled ones are at the smoothing radius.
+    assert float(uncoupled.norm(dim=1).square().mean().sqrt()) > max(0.3 * sizes[0], 20 * sizes[2])
 
 
 def test_a_row_depends_on_its_record_and_number_alone():
