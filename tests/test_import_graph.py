@@ -55,6 +55,7 @@ ALLOWED = {
         "privacy",
     },
     "planning": {"arguments", "privacy"},
+    "stationarity": {"arguments", "privacy.errors"},
     "places": set[str](),
 }
 

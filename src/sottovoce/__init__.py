@@ -2,9 +2,10 @@
 
 from importlib.metadata import version
 
-from sottovoce import losses, testing
+from sottovoce import losses, planning, stationarity, testing
 from sottovoce.fit import Run, evaluate, fit
 from sottovoce.methods import DPMD, DPSGD, GEP, SGD, DopeSGD, DPZero, MeZO, PazoM, PazoP, PazoS
+from sottovoce.minimize import Certificate, MinimizeResult, minimize
 from sottovoce.objective.strategies import ObjectiveWarning
 from sottovoce.places import ledger_path
 from sottovoce.privacy.budget import Budget
@@ -34,6 +35,7 @@ __all__ = [
     "SGD",
     "Budget",
     "BudgetExhausted",
+    "Certificate",
     "ConfigurationError",
     "DPZero",
     "DataError",
@@ -42,6 +44,7 @@ __all__ = [
     "LedgerConflict",
     "LedgerCorrupt",
     "MeZO",
+    "MinimizeResult",
     "ObjectiveWarning",
     "PazoM",
     "PazoP",
@@ -60,5 +63,8 @@ __all__ = [
     "fit",
     "ledger_path",
     "losses",
+    "minimize",
+    "planning",
+    "stationarity",
     "testing",
 ]

@@ -145,8 +145,12 @@ def minimize(
     """
     start = _start(x0)
     slope = _slope(lipschitz, clip)
+    if not (is_finite(radius) and radius > 0):
+        raise ConfigurationError(f"radius={radius!r}: a positive number is needed.")
     if method not in get_args(MethodName):
         raise ConfigurationError(f"method={method!r}: choose one of {', '.join(map(repr, get_args(MethodName)))}.")
+    if plan is not None and not isinstance(plan, Schedule):
+        raise ConfigurationError(f"plan={plan!r}: give a Schedule, such as planning.schedule(...) finds.")
     if tensors_of(records) is None:
         raise ConfigurationError(
             f"records= is a {type(records).__name__}: give arrays with one row for each record, or a tuple or dict."
