@@ -1,4 +1,4 @@
-"""The command ``sottovoce plan training``: what a run will cost and how noisy it will be, without its data."""
+"""The command group ``sottovoce plan``: what a run will cost and how noisy it will be, without its data."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 from sottovoce import config as configuration
 from sottovoce import horizon
 from sottovoce.balances import balances
+from sottovoce.cli.plan_nonsmooth import plan_nonsmooth
 from sottovoce.cli.support import AsJson, command, rows
 from sottovoce.cli.train import ConfigFile
 from sottovoce.config import Config
@@ -25,6 +26,9 @@ from sottovoce.privacy.sampling import Sampler
 from sottovoce.privacy.statement import state
 
 app = typer.Typer(help="What a run will cost and how noisy it will be, before it is run.", no_args_is_help=True)
+
+
+app.command("nonsmooth")(plan_nonsmooth)
 
 
 @app.callback()
