@@ -44,9 +44,12 @@ ALLOWED = {
     "bench": {"fit", "losses", "methods", "objective", "privacy", "session", "tasks", "update"},
     "balances": {"privacy"},
     "estimators": {"objective", "privacy.trees"},
+    "gradient_estimators": {"objective"},
+    "smoothing": {"arguments", "privacy.errors"},
     "minimize": {
         "arguments",
         "estimators",
+        "gradient_estimators",
         "inputs",
         "methods",
         "objective",

@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from sottovoce.arguments import is_finite
 from sottovoce.estimators import Smoothed
+from sottovoce.gradient_estimators import Sampled
 from sottovoce.inputs import as_records, tensors_of
 from sottovoce.methods.o2nc import O2NC, Walked
-from sottovoce.methods.oracles import FreshMultiPass, FreshSinglePass, MultiPassDifferences, Oracle, Running
+from sottovoce.methods.oracles import FreshMultiPass, FreshSinglePass, MultiPassDifferences, Oracle, Questions, Running
 from sottovoce.objective.directions import Key
 from sottovoce.objective.function import BlackBox, Function
 from sottovoce.places import ledger_path
@@ -29,7 +30,7 @@ from sottovoce.privacy.statement import Statement, state
 from sottovoce.privacy.tree import Factorisation
 
 Floats = NDArray[np.float64]
-MethodName = Literal["single-pass", "tree", "multi-pass", "multi-pass-differences"]
+MethodName = Literal["single-pass", "tree", "multi-pass", "multi-pass-differences", "first-order"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,8 @@ class Certificate:
 
     Attributes:
         radius: there is a convex combination of gradients within this distance of the point, and
-        bound: its norm is at most this, in expectation over everything random; NaN where the run was stopped early.
+        bound: its norm is at most this, in expectation over everything random; NaN where there is no guarantee: the run
+            was stopped early, or the last window was taken.
         of: the function that this is about.
         vacuous: whether the bound says no more than that the function is Lipschitz.
     """
@@ -50,7 +52,7 @@ class Certificate:
 
     def __str__(self) -> str:
         if math.isnan(self.bound):
-            return "no certificate: the run was stopped before its last window"
+            return "no certificate: it is for a random one of all planned windows"
         said = f"E |Goldstein gradient of {self.of} within {self.radius:g}| <= {self.bound:.3g}"
         return said + (self.vacuous * " (vacuous: no more than the Lipschitz constant)")
 
@@ -60,7 +62,7 @@ class MinimizeResult:
     """What a private minimisation gives; all of it is public.
 
     Attributes:
-        x: the average of a window chosen at random, as the theorem has it.
+        x: the average of the window that was chosen.
         candidates: the averages of all finished windows, ``[K, d]``, in order: choose among them on public records.
         certificate: what is guaranteed about x.
         statement: what is guaranteed about the records.
@@ -85,7 +87,7 @@ class MinimizeResult:
 
 
 def minimize(
-    f: Function,
+    f: Function | None,
     x0: ArrayLike,
     records: Any,
     *,
@@ -95,12 +97,14 @@ def minimize(
     clip: float | None = None,
     method: MethodName = "single-pass",
     gap: float | None = None,
+    jac: Function | None = None,
     bounds: Sequence[tuple[float, float]] | None = None,
     vectorized: bool | None = None,
     bases: int = 1,
     plan: Schedule | None = None,
     most_steps: int = 1_000,
     noise: Factorisation = "toeplitz",
+    choose: Literal["random", "last"] = "random",
     callback: Callable[[Walked], object] | None = None,
     executor: Executor | None = None,
     example: Any = None,
@@ -113,7 +117,8 @@ def minimize(
     Args:
         f: ``f(x, record)``, one point ``[d]`` and one record, one number; or vectorised ``f(points, records)``,
             ``[N, d]`` and N records, N numbers, value i from point i and record i alone. NumPy in and out; a record has
-            the form of ``records`` without the leading dimension. An evaluation that raises or is not finite makes its
+            the form of ``records`` without the leading dimension. Not used, and may be None, with
+            ``method="first-order"``. An evaluation that raises or is not finite makes its
             record count as zero, and nothing tells.
         x0: where to start, ``[d]``.
         records: the private records: an array with one row for each, or a tuple or dict of them.
@@ -124,15 +129,18 @@ def minimize(
             depend on it; what is certified then is not about f. Give exactly one of the two.
         method: ``"single-pass"`` (the default: fresh estimates, every record once), ``"tree"`` (differences under a
             running sum, every record once), ``"multi-pass"`` (all records at every step; certifies the records at hand,
-            not the population) or ``"multi-pass-differences"``.
+            not the population), ``"multi-pass-differences"``, or ``"first-order"`` (gradients, every record once).
         gap: how much there is to gain, F(x0) - inf F: a guess that the schedule follows; by default the Lipschitz
             constant times the diameter of the bounds, else times ten radii.
+        jac: the gradient of f, ``[d]`` for a point and a record, or ``[N, d]``: for ``method="first-order"`` alone.
         bounds: for each coordinate the least and the largest value; f is evaluated at the nearest point within.
         vectorized: whether f takes batches; found out on the example by default.
         bases: orthonormal bases of directions for each record and step. One costs 2 d values; more reduce variance.
         plan: a schedule of your own, in place of the one with the least bound for so many records.
         most_steps: the most steps of the multi-pass methods: each evaluates every record.
         noise: of running sums, ``"toeplitz"`` or ``"fenwick"``.
+        choose: which window's average is returned: a ``"random"`` one, of which the theorem speaks, or the ``"last"``,
+            which is often better and not certified.
         callback: called after every step with what was released. Return True, or raise StopIteration, to stop.
         executor: where calls of f run, such as a ``ProcessPoolExecutor``; what its workers print is not held back.
         example: one public record, on which f is tried first; by default zeros.
@@ -149,6 +157,8 @@ def minimize(
         raise ConfigurationError(f"radius={radius!r}: a positive number is needed.")
     if method not in get_args(MethodName):
         raise ConfigurationError(f"method={method!r}: choose one of {', '.join(map(repr, get_args(MethodName)))}.")
+    if choose not in ("random", "last"):
+        raise ConfigurationError(f"choose={choose!r}: 'random' or 'last'.")
     if plan is not None and not isinstance(plan, Schedule):
         raise ConfigurationError(f"plan={plan!r}: give a Schedule, such as planning.schedule(...) finds.")
     if tensors_of(records) is None:
@@ -162,18 +172,20 @@ def minimize(
     )  # fmt: skip
     plain = as_records(records, example)
     data = as_records((records, torch.arange(plain.count)), (plain.example, torch.tensor(0)))
-    function = BlackBox.of(f, start, plain.example, vectorised=vectorized, executor=executor)
+    asked = _asked(f, jac, method, bounded=box is not None)
+    first_order = method == "first-order"
+    function = BlackBox.of(asked, start, plain.example, vectorised=vectorized, executor=executor, gradient=first_order)
     chosen = plan or schedule(
         problem, records=plain.count, oracle=method, bases=bases, most_steps=most_steps, noise=noise
     )
     if chosen is None:
         raise ConfigurationError(f"{plain.count} records are too few for a single step of {method!r}.")
-    ask = Smoothed(
+    smoothed = Smoothed(
         box=function, radius=radius, bases=chosen.bases, limit=slope,
         project=(lambda points: points) if box is None else (lambda points: np.clip(points, box[0], box[1])),
     )  # fmt: skip
     walk = O2NC(windows=chosen.windows, window_length=chosen.window_length, radius=radius, length=chosen.length)
-    oracle = _oracle(chosen, ask, walk)
+    oracle = _oracle(chosen, Sampled(box=function) if first_order else smoothed, problem, walk)
     ledger = Ledger.open(ledger_path()) if dataset is not None and ledger is None else ledger
     curator = Curator(data, oracle.plan(), budget, ledger=ledger, dataset=dataset)
     key = Key(seed)
@@ -187,9 +199,11 @@ def minimize(
     candidates = np.stack(averages) if averages else np.mean([step.point for step in steps], axis=0)[None]
     if box is not None:
         candidates = np.clip(candidates, box[0], box[1])
-    certificate = _certificate(chosen, problem, known=lipschitz is not None, bounded=box is not None, whole=not stopped)
+    certificate = _certificate(
+        chosen, problem, known=lipschitz is not None, bounded=box is not None, whole=not stopped and choose == "random"
+    )
     return MinimizeResult(
-        x=candidates[key.fold("choice").generator().integers(len(candidates))],
+        x=candidates[-1 if choose == "last" else key.fold("choice").generator().integers(len(candidates))],
         candidates=candidates,
         certificate=certificate,
         statement=state(curator, assumed=assumed),
@@ -215,11 +229,10 @@ def _run(walk: Any, callback: Callable[[Walked], object] | None) -> tuple[list[W
     return steps, False
 
 
-def _oracle(chosen: Schedule, ask: Smoothed, walk: O2NC) -> Oracle:
-    dimension = ask.box.dimension
-    difference = math.sqrt(dimension) * ask.limit * 2 * walk.longest_step / ask.radius
+def _oracle(chosen: Schedule, ask: Questions, problem: NonsmoothProblem, walk: O2NC) -> Oracle:
+    difference = math.sqrt(problem.dimension) * problem.lipschitz * 2 * walk.longest_step / problem.radius
     match chosen.oracle:
-        case "single-pass":
+        case "single-pass" | "first-order":
             return FreshSinglePass(questions=ask, steps=walk.steps, batch=chosen.batch, clip=chosen.clip)
         case "tree":
             return Running(
@@ -233,8 +246,17 @@ def _oracle(chosen: Schedule, ask: Smoothed, walk: O2NC) -> Oracle:
                 questions=ask, steps=walk.steps, period=chosen.period, records=chosen.batch, clip=chosen.clip,
                 difference_clip=difference,
             )  # fmt: skip
-        case _:
-            raise ConfigurationError(f"a schedule of {chosen.oracle!r} asks for gradients, which a black box has not.")
+
+
+def _asked(f: Function | None, jac: Function | None, method: str, *, bounded: bool) -> Function:
+    """The function that is evaluated: the gradient for the first-order method, the value for the others."""
+    if method != "first-order":
+        if f is None or jac is not None:
+            raise ConfigurationError(f"method={method!r} asks for values: give f, and leave out jac=.")
+        return f
+    if jac is None or bounded:
+        raise ConfigurationError("method='first-order' asks for gradients: give jac=, and leave out bounds=.")
+    return jac
 
 
 def _certificate(
@@ -245,7 +267,7 @@ def _certificate(
         " of f" + bounded * " at the nearest point within the bounds" + (not known) * ", were it Lipschitz at the clip"
     )
     return Certificate(
-        radius=2 * problem.radius, bound=chosen.bound if whole else math.nan, of=of,
+        radius=(2 if chosen.bases else 1) * problem.radius, bound=chosen.bound if whole else math.nan, of=of,
         vacuous=whole and chosen.vacuous(problem.lipschitz),
     )  # fmt: skip
 

@@ -150,6 +150,14 @@ def test_the_same_randomness_gives_the_same_walk_and_fresh_noise_another():
     assert second.shape == first.shape
 
 
+def test_the_last_window_can_be_had_without_a_certificate():
+    result = call(data=records(300), choose="last")
+    assert np.array_equal(result.x, result.candidates[-1])
+    assert np.isnan(result.certificate.bound)
+    assert "no certificate" in result.message
+    assert result.success
+
+
 def test_a_schedule_of_ones_own():
     plan = sv.planning.Schedule(
         oracle="single-pass", windows=2, window_length=5, batch=10, length=1.0, bound=9.0, records=100,
@@ -183,6 +191,7 @@ def wrong_shape(points, given):
         ({"data": iter([1])}, ValueError, "arrays"),
         ({"data": np.zeros((0, 2))}, ValueError, "empty"),
         ({"plan": 5}, ValueError, "Schedule"),
+        ({"choose": "best"}, ValueError, "'random' or 'last'"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_spent(options, error, match):

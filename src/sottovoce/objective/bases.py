@@ -1,4 +1,4 @@
-"""Orthonormal bases of each record's own, from a public key and the record's public number."""
+"""Public randomness of each record's own, from a key and the record's number: orthonormal bases, points of a ball."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def haar_bases(dimension: int, key: Key, numbers: Sequence[int], basis: int = 0)
     loses the square of N's condition; where that fails (once in some millions) QR takes over. Every row by itself is
     uniform on the sphere. Orthonormality holds to rounding: what rests on it for privacy is enforced by a clip.
     """
-    normals = torch.from_numpy(_normals(dimension, key, numbers, basis))
+    drawn = _normals((dimension, dimension), key, numbers, basis)
+    normals = torch.from_numpy(drawn)
     once, failed = _orthonormal(normals)
     twice, again = _orthonormal(once)
     bad = torch.nonzero((failed | again) != 0)[:, 0]
@@ -31,14 +32,23 @@ def haar_bases(dimension: int, key: Key, numbers: Sequence[int], basis: int = 0)
     return twice
 
 
-def _normals(dimension: int, key: Key, numbers: Sequence[int], basis: int) -> NDArray[np.float64]:
+def points_of_ball(dimension: int, key: Key, numbers: Sequence[int], draw: int = 0) -> NDArray[np.float64]:
+    """``[len(numbers), d]``: uniform in the unit ball; the same for the same key, record and draw.
+
+    The first d of d + 2 coordinates of a point that is uniform on the sphere are uniform in the ball.
+    """
+    normals = _normals((dimension + 2,), key, numbers, draw)
+    return normals[:, :dimension] / np.linalg.norm(normals, axis=1, keepdims=True)
+
+
+def _normals(shape: tuple[int, ...], key: Key, numbers: Sequence[int], part: int) -> NDArray[np.float64]:
     """One counter-based stream, entered where each record's part of it begins: 2^128 numbers from the next."""
     words = key.generator().bit_generator.random_raw(2)
     stream = np.random.Philox(key=words)
     fresh, generator = stream.state, np.random.Generator(stream)
-    out = np.empty((len(numbers), dimension, dimension))
+    out = np.empty((len(numbers), *shape))
     for row, number in enumerate(numbers):
-        fresh["state"]["counter"][:] = (0, 0, basis, number)
+        fresh["state"]["counter"][:] = (0, 0, part, number)
         stream.state = fresh
         generator.standard_normal(out=out[row])
     return out

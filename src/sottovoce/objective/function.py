@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -34,31 +35,34 @@ class BlackBox:
         dimension: d.
         vectorised: whether one call takes N points with N records, row by row, and gives N values.
         executor: where calls run; by default here, one after the other.
+        width: numbers for each record: None for one value, d for a gradient.
     """
 
     function: Function
     dimension: int
     vectorised: bool
     executor: Executor | None = None
+    width: int | None = None
 
     @classmethod
     def of(
-        cls, function: Function, start: Floats, example: Tree, *, vectorised: bool | None, executor: Executor | None
-    ) -> BlackBox:
+        cls, function: Function, start: Floats, example: Tree, *, vectorised: bool | None, executor: Executor | None,
+        gradient: bool = False,
+    ) -> BlackBox:  # fmt: skip
         """Try the function on the public example, with the user's own traceback, and find out what it takes.
 
         Raises:
             ConfigurationError: it takes neither form, or gives something else than one number for each record.
             QueryError: a record's value depends on the records beside it.
         """
-        given = cls(function, len(start), bool(vectorised), executor)
-        if vectorised is None:
-            given = cls(function, len(start), _takes_batches(function, start, example), executor)
+        width = len(start) if gradient else None
+        takes_batches = _takes_batches(function, start, example, width) if vectorised is None else vectorised
+        given = cls(function, len(start), bool(takes_batches), executor, width)
         given._check(start, example)
         return given
 
     def values(self, points: Floats, records: Tree) -> Floats:
-        """``[N]`` for points ``[N, d]`` and a tree of N records: value i belongs to point i and record i.
+        """``[N]``, or ``[N, width]``, for points ``[N, d]`` and N records: row i from point i and record i.
 
         One record at a time, what cannot be evaluated is NaN, and the record counts as zero. A vectorised call that
         fails raises: the curator then asks every record alone, in its own row, so that the others keep their last bits.
@@ -67,10 +71,10 @@ class BlackBox:
         given = map_leaves(_as_array, records)
         if not self.vectorised:
             pairs = ((points[row], _row(given, row)) for row in range(rows))
-            return np.asarray(list(self._each(_value_of, pairs)), dtype=np.float64)
+            return np.asarray(list(self._each(partial(_value_of, self.width), pairs)), dtype=np.float64)
         blocks = [slice(first, min(rows, first + BLOCK)) for first in range(0, rows, BLOCK)]
         parts = ((points[block], map_leaves(partial(_part, block), given)) for block in blocks)
-        return np.concatenate(list(self._each(_values_of, parts)))
+        return np.concatenate(list(self._each(partial(_values_of, self.width), parts)))
 
     def _each(self, evaluate: Callable[..., Any], arguments: Any) -> Iterator[Any]:
         work = partial(evaluate, self.function)
@@ -83,19 +87,20 @@ class BlackBox:
         two = map_leaves(lambda leaf: _as_array(leaf)[None].repeat(2, axis=0), example)
         points = np.stack([start, start])
         if not self.vectorised:
-            _number(self.function(start.copy(), _row(two, 0)))
+            _answer(self.width, self.function(start.copy(), _row(two, 0)))
             return
         found = self.function(points.copy(), two)
-        if np.shape(found) != (2,):
+        if np.shape(found) != _shape(2, self.width):
             raise ConfigurationError(
                 f"the function gave shape {np.shape(found)} for two points {points.shape} and two records: it must "
-                "give one value for each, shape (2,). Give vectorised=False if it takes one point and one record."
+                f"give one value for each, shape {_shape(2, self.width)}. vectorised=False is for one of each."
             )
         alone = self.values(points, map_leaves(torch.as_tensor, two))
         for made_up in variants(example).values():
             together = map_leaves(lambda own, other: torch.stack([own, other]), example, made_up)
             try:
-                beside = self.values(points, together)
+                with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+                    beside = self.values(points, together)
             except Exception:  # the function's own error about a made-up record
                 continue
             if not np.array_equal(beside[:1], alone[:1], equal_nan=True):
@@ -105,7 +110,7 @@ class BlackBox:
                 )
 
 
-def _takes_batches(function: Function, start: Floats, example: Tree) -> bool:
+def _takes_batches(function: Function, start: Floats, example: Tree, width: int | None) -> bool:
     """Whether it gives three values for three points and three records, the ones that it gives for one of each.
 
     A function of one point may take matrices by accident, as in ``abs(x - record).sum()``: it then gives one number.
@@ -113,33 +118,41 @@ def _takes_batches(function: Function, start: Floats, example: Tree) -> bool:
     three = map_leaves(lambda leaf: _as_array(leaf)[None].repeat(3, axis=0), example)
     try:
         found = np.asarray(function(np.stack([start] * 3), three))
-        return found.shape == (3,)
+        return found.shape == _shape(3, width)
     except Exception:
         return False
 
 
-def _value_of(function: Function, point: Floats, record: Any) -> float:
+def _value_of(width: int | None, function: Function, point: Floats, record: Any) -> Any:
     try:
-        return _number(function(point.copy(), record))
+        return _answer(width, function(point.copy(), record))
     except KeyboardInterrupt:
         raise
     except BaseException:  # tried on the public example before: what is left speaks of a record
-        return np.nan
+        return np.full(_shape(1, width)[1:], np.nan)
 
 
-def _values_of(function: Function, points: Floats, records: Any) -> Floats:
+def _values_of(width: int | None, function: Function, points: Floats, records: Any) -> Floats:
     found = np.asarray(function(points.copy(), records), dtype=np.float64)
-    if found.shape != (len(points),):
+    if found.shape != _shape(len(points), width):
         raise QueryError("a vectorised function gave another number of values than it was given points.")
     return found
 
 
-def _number(value: Any) -> float:
-    if np.ndim(value) != 0 and np.size(value) != 1:
+def _answer(width: int | None, value: Any) -> Any:
+    """One number, or one vector of ``width``."""
+    found = np.asarray(value, dtype=np.float64)
+    wanted = _shape(1, width)[1:]
+    if found.shape != wanted and not (width is None and found.size == 1):
+        needed = "one number" if width is None else f"a vector of {width}"
         raise ConfigurationError(
-            f"the function gave shape {np.shape(value)} for one point and one record: it must give one number."
+            f"the function gave shape {found.shape} for one point and one record: it must give {needed}."
         )
-    return float(np.asarray(value, dtype=np.float64).reshape(()))
+    return found.reshape(wanted)
+
+
+def _shape(rows: int, width: int | None) -> tuple[int, ...]:
+    return (rows,) if width is None else (rows, width)
 
 
 def _as_array(leaf: Any) -> NDArray[Any]:
