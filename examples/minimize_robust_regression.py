@@ -20,7 +20,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 UNITS = 5
-START = np.concatenate([np.linspace(-1, 1, UNITS), np.linspace(-1, 1, UNITS)[::-1], np.zeros(UNITS), [0.0]])
+START = np.concatenate([np.linspace(-1, 1, UNITS), np.full(UNITS, 0.2), np.full(UNITS, 0.3), [0.0]])
 
 
 def table(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -47,8 +47,8 @@ def absolute_error(networks: np.ndarray, records: tuple[np.ndarray, np.ndarray])
 def private(count: int = 60_000, epsilon: float = 1.0, callback: object = None) -> sv.MinimizeResult:
     """The network found from so many records."""
     return sv.minimize(
-        absolute_error, START, table(count, 0), budget=sv.Budget(epsilon=epsilon, delta=1e-6), radius=0.1, clip=2.0,
-        gap=0.5, vectorized=True, choose="last", callback=callback,
+        absolute_error, START, table(count, 0), budget=sv.Budget(epsilon=epsilon, delta=1e-6), radius=0.1, clip=1.0,
+        gap=1.0, vectorized=True, choose="last", callback=callback,
     )  # fmt: skip
 
 
