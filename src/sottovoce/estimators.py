@@ -53,9 +53,11 @@ class Smoothed:
         """``[P, d]``: for each pair of a basis ``[P, d, d]`` and a record, the slopes along the basis' rows."""
         pairs, dimension = bases.shape[:2]
         steps = self.radius * bases.numpy()
-        points = np.stack([at + steps, at - steps], axis=2).reshape(-1, dimension)
+        points = np.empty((pairs, dimension, 2, dimension))
+        np.add(at, steps, out=points[:, :, 0])
+        np.subtract(at, steps, out=points[:, :, 1])
         repeated = map_leaves(lambda leaf: leaf.repeat_interleave(2 * dimension, dim=0), records)
-        values = self.box.values(self.project(points), repeated).reshape(pairs, dimension, 2)
+        values = self.box.values(self.project(points.reshape(-1, dimension)), repeated).reshape(pairs, dimension, 2)
         found = torch.from_numpy((values[..., 0] - values[..., 1]) / (2 * self.radius))
         return found.clamp(-self.limit, self.limit)  # NaN stays NaN: the record then counts as zero
 

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from sottovoce.objective.directions import Key
 
+_ROUNDING = 1e-10
+"""A row's squared length may be off by this; rounding beyond it tells of normals that were nearly dependent."""
+
 
 def haar_bases(dimension: int, key: Key, numbers: Sequence[int], basis: int = 0) -> Tensor:
     """``[len(numbers), d, d]`` in float64: the rows of each matrix are a Haar-distributed orthonormal basis.
@@ -18,18 +21,19 @@ def haar_bases(dimension: int, key: Key, numbers: Sequence[int], basis: int = 0)
     It depends on the key, the record's number and the basis' number alone, not on which others are asked for.
 
     Normal rows N, made orthonormal by the triangular factor of N N^T: what Gram-Schmidt gives, hence Haar-distributed,
-    and several times faster than Householder's QR for many small matrices. Once more from there, as the first pass
-    loses the square of N's condition; where that fails (once in some millions) QR takes over. Every row by itself is
-    uniform on the sphere. Orthonormality holds to rounding: what rests on it for privacy is enforced by a clip.
+    and several times faster than Householder's QR for many small matrices. It loses the square of N's condition; where
+    that shows, QR takes over. Every row by itself is uniform on the sphere. Orthonormality holds to rounding: what
+    rests on it for privacy is enforced by a clip.
     """
     drawn = _normals((dimension, dimension), key, numbers, basis)
     normals = torch.from_numpy(drawn)
-    once, failed = _orthonormal(normals)
-    twice, again = _orthonormal(once)
-    bad = torch.nonzero((failed | again) != 0)[:, 0]
+    factor, failed = torch.linalg.cholesky_ex(normals @ normals.mT)
+    rows = torch.linalg.solve_triangular(factor, normals, upper=False)
+    off = torch.einsum("pij,pij->pi", rows, rows).sub_(1).abs_().amax(dim=1)
+    bad = torch.nonzero((failed != 0) | ~(off < _ROUNDING))[:, 0]
     if len(bad):
-        twice[bad] = _by_householder(normals[bad])
-    return twice
+        rows[bad] = _by_householder(normals[bad])
+    return rows
 
 
 def points_of_ball(dimension: int, key: Key, numbers: Sequence[int], draw: int = 0) -> NDArray[np.float64]:
@@ -52,11 +56,6 @@ def _normals(shape: tuple[int, ...], key: Key, numbers: Sequence[int], part: int
         stream.state = fresh
         generator.standard_normal(out=out[row])
     return out
-
-
-def _orthonormal(rows: Tensor) -> tuple[Tensor, Tensor]:
-    factor, failed = torch.linalg.cholesky_ex(rows @ rows.mT)
-    return torch.linalg.solve_triangular(factor, rows, upper=False), failed
 
 
 def _by_householder(rows: Tensor) -> Tensor:

@@ -95,12 +95,12 @@ class BlackBox:
                 f"the function gave shape {np.shape(found)} for two points {points.shape} and two records: it must "
                 f"give one value for each, shape {_shape(2, self.width)}. vectorised=False is for one of each."
             )
-        alone = self.values(points, map_leaves(torch.as_tensor, two))
+        alone = self.values(points.copy(), map_leaves(torch.as_tensor, two))
         for made_up in variants(example).values():
             together = map_leaves(lambda own, other: torch.stack([own, other]), example, made_up)
             try:
                 with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
-                    beside = self.values(points, together)
+                    beside = self.values(points.copy(), together)
             except Exception:  # the function's own error about a made-up record
                 continue
             if not np.array_equal(beside[:1], alone[:1], equal_nan=True):
@@ -125,7 +125,7 @@ def _takes_batches(function: Function, start: Floats, example: Tree, width: int 
 
 def _value_of(width: int | None, function: Function, point: Floats, record: Any) -> Any:
     try:
-        return _answer(width, function(point.copy(), record))
+        return _answer(width, function(point, record))
     except KeyboardInterrupt:
         raise
     except BaseException:  # tried on the public example before: what is left speaks of a record
@@ -133,8 +133,9 @@ def _value_of(width: int | None, function: Function, point: Floats, record: Any)
 
 
 def _values_of(width: int | None, function: Function, points: Floats, records: Any) -> Floats:
-    found = np.asarray(function(points.copy(), records), dtype=np.float64)
-    if found.shape != _shape(len(points), width):
+    rows = len(points)  # the function may do with its points what it likes: they are not used again
+    found = np.asarray(function(points, records), dtype=np.float64)
+    if found.shape != _shape(rows, width):
         raise QueryError("a vectorised function gave another number of values than it was given points.")
     return found
 
