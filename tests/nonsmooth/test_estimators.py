@@ -175,3 +175,14 @@ def test_a_singular_draw_is_made_orthonormal_by_householder(monkeypatch):
     monkeypatch.setattr("sottovoce.objective.bases._normals", lambda *_: singular)
     rows = haar_bases(3, Key(0), range(2))
     assert torch.allclose(rows @ rows.mT, torch.eye(3, dtype=torch.float64), atol=1e-12)
+
+
+@pytest.mark.parametrize(("dimension", "bases"), [(10, 1), (10, 4), (3, 1)])
+def test_clipping_just_above_the_lipschitz_constant_costs_little_bias(dimension, bases):
+    """At C = 1.5 L the mean moves by at most v^2 / (4 (C - L)), v^2 = L^2 d / ((d - 1) bases); sampling helps no one."""
+    records = 0.05 * torch.randn(3000, dimension, dtype=torch.float64)
+    rows = asking(largest, dimension, radius=0.2, bases=bases).gradients(np.zeros(dimension), Key(8))(batch(records))
+    clipped = rows * (1.5 / rows.norm(dim=1, keepdim=True)).clamp(max=1)
+    assert float(clipped.norm(dim=1).max()) <= 1.5 * (1 + 1e-12)
+    variance = dimension / (dimension - 1) / bases
+    assert float((clipped - rows).norm(dim=1).mean()) <= variance / (4 * 0.5)
