@@ -179,7 +179,7 @@ def test_a_singular_draw_is_made_orthonormal_by_householder(monkeypatch):
 
 @pytest.mark.parametrize(("dimension", "bases"), [(10, 1), (10, 4), (3, 1)])
 def test_clipping_just_above_the_lipschitz_constant_costs_little_bias(dimension, bases):
-    """At C = 1.5 L the mean moves by at most v^2 / (4 (C - L)), v^2 = L^2 d / ((d - 1) bases); sampling helps no one."""
+    """At C = 1.5 L the mean moves by at most v^2 / (4 (C - L)), v^2 = L^2 d / ((d - 1) bases)."""
     records = 0.05 * torch.randn(3000, dimension, dtype=torch.float64)
     rows = asking(largest, dimension, radius=0.2, bases=bases).gradients(np.zeros(dimension), Key(8))(batch(records))
     clipped = rows * (1.5 / rows.norm(dim=1, keepdim=True)).clamp(max=1)
