@@ -46,7 +46,10 @@ ALLOWED = {
     "estimators": {"objective", "privacy.trees"},
     "gradient_estimators": {"objective"},
     "smoothing": {"arguments", "privacy.errors"},
+    "minimize_arguments": {"arguments", "inputs", "objective", "planning", "privacy"},
     "minimize": {
+        "minimize_arguments",
+        "overlap",
         "arguments",
         "estimators",
         "gradient_estimators",

@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from sottovoce import losses, planning, stationarity, testing
+from sottovoce import losses, planning, smoothing, stationarity, testing
 from sottovoce.fit import Run, evaluate, fit
 from sottovoce.methods import DPMD, DPSGD, GEP, SGD, DopeSGD, DPZero, MeZO, PazoM, PazoP, PazoS
 from sottovoce.minimize import Certificate, MinimizeResult, minimize
@@ -65,6 +65,7 @@ __all__ = [
     "losses",
     "minimize",
     "planning",
+    "smoothing",
     "stationarity",
     "testing",
 ]

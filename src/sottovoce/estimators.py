@@ -58,8 +58,10 @@ class Smoothed:
         np.subtract(at, steps, out=points[:, :, 1])
         repeated = map_leaves(lambda leaf: leaf.repeat_interleave(2 * dimension, dim=0), records)
         values = self.box.values(self.project(points.reshape(-1, dimension)), repeated).reshape(pairs, dimension, 2)
-        found = torch.from_numpy((values[..., 0] - values[..., 1]) / (2 * self.radius))
-        return found.clamp(-self.limit, self.limit)  # NaN stays NaN: the record then counts as zero
+        with np.errstate(all="ignore"):
+            found = torch.from_numpy((values[..., 0] - values[..., 1]) / (2 * self.radius))
+        found = torch.where(torch.isfinite(found), found, torch.nan)  # a record with such a slope counts as zero
+        return found.clamp(-self.limit, self.limit)
 
     def over_bases(self, key: Key, batch: Any, row: Callable[[Tensor, Tree], Tensor]) -> Tensor:
         """The mean over each record's bases of ``row(bases, records)``, ``[B, d]``; so many pairs in one call.

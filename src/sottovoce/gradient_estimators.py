@@ -65,7 +65,7 @@ class SampledGradients:
         """``[B, d]``."""
         given, numbers = records
         if self.ask.radius == 0:
-            points = np.broadcast_to(self.at, (len(numbers), len(self.at)))
+            points = np.tile(self.at, (len(numbers), 1))  # the function may write into them
             return torch.from_numpy(self.ask.box.values(points, given))
         total = np.zeros((len(numbers), len(self.at)))
         for draw in range(self.ask.draws):
@@ -95,7 +95,7 @@ class SampledDifferences:
         total = np.zeros((len(numbers), len(self.at)))
         for draw in range(self.ask.draws):
             here = self.at + self.ask.radius * points_of_ball(len(self.at), self.key, numbers.tolist(), draw)
-            there = coupled(here, self.at, self.before, self.ask.radius)
+            there = coupled(here, self.at, self.before, self.ask.radius)  # before the function may write into them
             total += self.ask.box.values(here, given) - self.ask.box.values(there, given)
         return torch.from_numpy(total / self.ask.draws)
 
@@ -108,7 +108,7 @@ def coupled(points: Floats, at: Floats, other: Floats, radius: float) -> Floats:
     """
     distance = float(np.linalg.norm(at - other))
     if distance == 0:
-        return points
+        return points.copy()
     normal, middle = (at - other) / distance, (at + other) / 2
     outside = np.linalg.norm(points - other, axis=1) > radius
     mirrored = points - 2 * ((points - middle) @ normal)[:, None] * normal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -12,19 +12,32 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from sottovoce.arguments import is_finite
 from sottovoce.estimators import Smoothed
 from sottovoce.gradient_estimators import Sampled
-from sottovoce.inputs import as_records, tensors_of
+from sottovoce.inputs import as_records
 from sottovoce.methods.o2nc import O2NC, Walked
 from sottovoce.methods.oracles import FreshMultiPass, FreshSinglePass, MultiPassDifferences, Oracle, Questions, Running
-from sottovoce.objective.directions import Key
-from sottovoce.objective.function import BlackBox, Function
+from sottovoce.minimize_arguments import (
+    Bounds,
+    arrays_of,
+    asked_of,
+    box_around,
+    check_kinds,
+    check_plan,
+    positive,
+    seed_of,
+    slope_of,
+    start_of,
+)
+from sottovoce.objective.box_probe import box_of
+from sottovoce.objective.caller import warn_caller
+from sottovoce.objective.function import Function
+from sottovoce.overlap import refuse_private_as_public
 from sottovoce.places import ledger_path
 from sottovoce.planning import NonsmoothProblem, Schedule, schedule
 from sottovoce.privacy.budget import Budget
-from sottovoce.privacy.curator import Curator
-from sottovoce.privacy.errors import ConfigurationError
+from sottovoce.privacy.curator import Batch, Curator
+from sottovoce.privacy.errors import ConfigurationError, PrivacyWarning
 from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.statement import Statement, state
 from sottovoce.privacy.tree import Factorisation
@@ -40,20 +53,23 @@ class Certificate:
     Attributes:
         radius: there is a convex combination of gradients within this distance of the point, and
         bound: its norm is at most this, in expectation over everything random; NaN where there is no guarantee: the run
-            was stopped early, or the last window was taken.
+            was stopped early, the last window was taken, or the schedule is one's own.
+        gap: what F(x0) - inf F was taken to be at most: the bound holds if it is.
         of: the function that this is about.
         vacuous: whether the bound says no more than that the function is Lipschitz.
     """
 
     radius: float
     bound: float
+    gap: float
     of: str
     vacuous: bool
 
     def __str__(self) -> str:
         if math.isnan(self.bound):
-            return "no certificate: it is for a random one of all planned windows"
+            return "no certificate: it is for a random one of all windows of the schedule that minimize finds"
         said = f"E |Goldstein gradient of {self.of} within {self.radius:g}| <= {self.bound:.3g}"
+        said += f" if F(x0) - inf F <= {self.gap:g}"
         return said + (self.vacuous * " (vacuous: no more than the Lipschitz constant)")
 
 
@@ -98,7 +114,7 @@ def minimize(
     method: MethodName = "single-pass",
     gap: float | None = None,
     jac: Function | None = None,
-    bounds: Sequence[tuple[float, float]] | None = None,
+    bounds: Bounds | None = None,
     vectorized: bool | None = None,
     bases: int = 1,
     plan: Schedule | None = None,
@@ -133,7 +149,8 @@ def minimize(
         gap: how much there is to gain, F(x0) - inf F: a guess that the schedule follows; by default the Lipschitz
             constant times the diameter of the bounds, else times ten radii.
         jac: the gradient of f, ``[d]`` for a point and a record, or ``[N, d]``: for ``method="first-order"`` alone.
-        bounds: for each coordinate the least and the largest value; f is evaluated at the nearest point within.
+        bounds: for each coordinate the least and the largest value (None for none), or scipy's ``Bounds``; f is evaluated
+            at the nearest point within.
         vectorized: whether f takes batches; found out on the example by default.
         bases: orthonormal bases of directions for each record and step. One costs 2 d values; more reduce variance.
         plan: a schedule of your own, in place of the one with the least bound for so many records.
@@ -142,7 +159,8 @@ def minimize(
         choose: which window's average is returned: a ``"random"`` one, of which the theorem speaks, or the ``"last"``,
             which is often better and not certified.
         callback: called after every step with what was released. Return True, or raise StopIteration, to stop.
-        executor: where calls of f run, such as a ``ProcessPoolExecutor``; what its workers print is not held back.
+        executor: where calls of f run, such as a ``ProcessPoolExecutor``. What f prints in its workers is not held
+            back, and a worker that an evaluation kills takes the other records of the run with it.
         example: one public record, on which f is tried first; by default zeros.
         dataset: the owner's name for the records, under which a ledger keeps their budget.
         ledger: another ledger than the default one.
@@ -151,35 +169,35 @@ def minimize(
     Returns:
         The point, what is certified about it, and the privacy statement.
     """
-    start = _start(x0)
-    slope = _slope(lipschitz, clip)
-    if not (is_finite(radius) and radius > 0):
-        raise ConfigurationError(f"radius={radius!r}: a positive number is needed.")
+    check_kinds(
+        budget=budget, executor=executor, callback=callback, ledger=ledger, dataset=dataset, plan=plan, choose=choose,
+        vectorized=vectorized,
+    )  # fmt: skip
+    start, slope, radius = start_of(x0), slope_of(lipschitz, clip), positive("radius", radius)
     if method not in get_args(MethodName):
         raise ConfigurationError(f"method={method!r}: choose one of {', '.join(map(repr, get_args(MethodName)))}.")
-    if choose not in ("random", "last"):
-        raise ConfigurationError(f"choose={choose!r}: 'random' or 'last'.")
-    if plan is not None and not isinstance(plan, Schedule):
-        raise ConfigurationError(f"plan={plan!r}: give a Schedule, such as planning.schedule(...) finds.")
-    if tensors_of(records) is None:
-        raise ConfigurationError(
-            f"records= is a {type(records).__name__}: give arrays with one row for each record, or a tuple or dict."
-        )
-    box = _box(bounds, len(start))
+    key, box, arrays = seed_of(seed), box_around(bounds, len(start)), arrays_of(records)
+    if example is not None:
+        refuse_private_as_public(records, example, "example=")
+    plain = as_records(arrays, example)
+    data = as_records((arrays, torch.arange(plain.count)), (plain.example, torch.tensor(0)))
+    asked = asked_of(f, jac, method, bounded=box is not None)
+    width = math.inf if box is None else float(np.linalg.norm(box[1] - box[0]))
     problem = NonsmoothProblem(
         dimension=len(start), lipschitz=slope, radius=radius, budget=budget,
-        gap=slope * (10 * radius if box is None else float(np.linalg.norm(box[1] - box[0]))) if gap is None else gap,
+        gap=slope * (width if math.isfinite(width) else 10 * radius) if gap is None else positive("gap", gap),
     )  # fmt: skip
-    plain = as_records(records, example)
-    data = as_records((records, torch.arange(plain.count)), (plain.example, torch.tensor(0)))
-    asked = _asked(f, jac, method, bounded=box is not None)
-    first_order = method == "first-order"
-    function = BlackBox.of(asked, start, plain.example, vectorised=vectorized, executor=executor, gradient=first_order)
+    check_plan(plan, method, plain.count)
     chosen = plan or schedule(
         problem, records=plain.count, oracle=method, bases=bases, most_steps=most_steps, noise=noise
     )
     if chosen is None:
-        raise ConfigurationError(f"{plain.count} records are too few for a single step of {method!r}.")
+        raise ConfigurationError(f"{plain.count} records are too few for two steps of {method!r}: nothing would move.")
+    first_order = method == "first-order"
+    function = box_of(
+        asked, start, plain.example, vectorised=vectorized, executor=executor, gradient=first_order,
+        stands_in=example is None,
+    )  # fmt: skip
     smoothed = Smoothed(
         box=function, radius=radius, bases=chosen.bases, limit=slope,
         project=(lambda points: points) if box is None else (lambda points: np.clip(points, box[0], box[1])),
@@ -188,20 +206,32 @@ def minimize(
     oracle = _oracle(chosen, Sampled(box=function) if first_order else smoothed, problem, walk)
     ledger = Ledger.open(ledger_path()) if dataset is not None and ledger is None else ledger
     curator = Curator(data, oracle.plan(), budget, ledger=ledger, dataset=dataset)
-    key = Key(seed)
-    curator.rehearse(lambda batch: next(walk.walk(start, oracle, iter([batch]), key.fold("rehearsal"))))
+    handed: list[Batch] = []
+    rehearsal = walk.walk(start, oracle, iter(handed.pop, None), key.fold("rehearsal"))
+    for _ in range(min(2, walk.steps)):  # the second asks for a difference, where there are any
+        curator.rehearse(lambda batch: (handed.append(batch), next(rehearsal)))
+    for text in state(curator).warnings:
+        warn_caller(text, PrivacyWarning)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # matrices are small here: threads would wait for each other
     try:
         steps, stopped = _run(walk.walk(start, oracle, curator.batches(), key.fold("walk")), callback)
     finally:
+        torch.set_num_threads(threads)
         curator.close()
-    assumed = [] if lipschitz is not None else [f"no Lipschitz constant: slopes are cut off at clip={slope:g} instead"]
+    assumed = [] if example is None else ["the record given as example= is public"]
+    assumed += [] if lipschitz is not None else [f"no Lipschitz constant: slopes are cut off at clip={slope:g} instead"]
+    if executor is not None:
+        assumed.append(
+            "no evaluation ends a worker of the executor, workers carry nothing from one record to the next, and in "
+            "threads the function draws no random numbers"
+        )
     averages = [step.average for step in steps if step.average is not None]
     candidates = np.stack(averages) if averages else np.mean([step.point for step in steps], axis=0)[None]
     if box is not None:
         candidates = np.clip(candidates, box[0], box[1])
-    certificate = _certificate(
-        chosen, problem, known=lipschitz is not None, bounded=box is not None, whole=not stopped and choose == "random"
-    )
+    certified = not stopped and choose == "random" and plan is None
+    certificate = _certificate(chosen, problem, known=lipschitz is not None, bounded=box is not None, whole=certified)
     return MinimizeResult(
         x=candidates[-1 if choose == "last" else key.fold("choice").generator().integers(len(candidates))],
         candidates=candidates,
@@ -212,7 +242,8 @@ def minimize(
         nfev=replace(chosen, windows=1, window_length=len(steps)).evaluations(len(start)),
         nit=len(steps),
         success=not stopped,
-        message=f"stopped by the callback after {len(steps)} of {walk.steps} steps" if stopped else str(certificate),
+        message=f"{'stopped by the callback after' if stopped else 'took'} {len(steps)} of {walk.steps} steps; "
+        f"{certificate}",
     )
 
 
@@ -222,7 +253,7 @@ def _run(walk: Any, callback: Callable[[Walked], object] | None) -> tuple[list[W
     for step in walk:
         steps.append(step)
         try:
-            if callback is not None and callback(step) is True and step.number < step.of:
+            if callback is not None and _is_true(callback(step)) and step.number < step.of:
                 return steps, True
         except StopIteration:
             return steps, step.number < step.of
@@ -248,15 +279,8 @@ def _oracle(chosen: Schedule, ask: Questions, problem: NonsmoothProblem, walk: O
             )  # fmt: skip
 
 
-def _asked(f: Function | None, jac: Function | None, method: str, *, bounded: bool) -> Function:
-    """The function that is evaluated: the gradient for the first-order method, the value for the others."""
-    if method != "first-order":
-        if f is None or jac is not None:
-            raise ConfigurationError(f"method={method!r} asks for values: give f, and leave out jac=.")
-        return f
-    if jac is None or bounded:
-        raise ConfigurationError("method='first-order' asks for gradients: give jac=, and leave out bounds=.")
-    return jac
+def _is_true(answer: object) -> bool:
+    return isinstance(answer, bool | np.bool_) and bool(answer)
 
 
 def _certificate(
@@ -267,36 +291,7 @@ def _certificate(
         " of f" + bounded * " at the nearest point within the bounds" + (not known) * ", were it Lipschitz at the clip"
     )
     return Certificate(
-        radius=(2 if chosen.bases else 1) * problem.radius, bound=chosen.bound if whole else math.nan, of=of,
+        radius=(2 if chosen.bases else 1) * problem.radius, bound=chosen.bound if whole else math.nan,
+        gap=problem.gap, of=of,
         vacuous=whole and chosen.vacuous(problem.lipschitz),
     )  # fmt: skip
-
-
-def _start(x0: ArrayLike) -> Floats:
-    start = np.atleast_1d(np.asarray(x0, dtype=np.float64))
-    if start.ndim != 1 or not len(start) or not np.isfinite(start).all():
-        raise ConfigurationError(f"x0 has shape {start.shape}: one vector of finite numbers is needed.")
-    return start.copy()
-
-
-def _slope(lipschitz: float | None, clip: float | None) -> float:
-    if (lipschitz is None) == (clip is None):
-        raise ConfigurationError(
-            f"lipschitz={lipschitz!r} and clip={clip!r}: give exactly one: how much f can change per unit of x; or, "
-            "where that is not known, where slopes are cut off."
-        )
-    name, value = ("clip", clip) if lipschitz is None else ("lipschitz", lipschitz)
-    if value is None or not (is_finite(value) and value > 0):
-        raise ConfigurationError(f"{name}={value!r}: a positive number is needed.")
-    return float(value)
-
-
-def _box(bounds: Sequence[tuple[float, float]] | None, dimension: int) -> tuple[Floats, Floats] | None:
-    if bounds is None:
-        return None
-    pairs = np.asarray(bounds, dtype=np.float64)
-    if pairs.shape != (dimension, 2) or not (pairs[:, 0] < pairs[:, 1]).all():
-        raise ConfigurationError(
-            f"bounds of shape {pairs.shape}: one pair (least, largest) for each of {dimension} coordinates is needed."
-        )
-    return pairs[:, 0], pairs[:, 1]

@@ -62,6 +62,8 @@ class PiecewiseLinear:
     @classmethod
     def ramp(cls, *, height: float = 1.0, width: float = 1.0) -> PiecewiseLinear:
         """0 up to 0, then rising to ``height`` over ``width`` and level again: a step made Lipschitz; nonconvex."""
+        if not (is_finite(width) and width > 0):
+            raise ConfigurationError(f"width={width!r}: a positive number is needed.")
         return cls(np.array([0.0, width]), np.array([0.0, height / width, 0.0]))
 
     @property

@@ -50,6 +50,9 @@ def window_certificate(gradient: Gradient, points: Floats, radius: float) -> Com
     Raises:
         ConfigurationError: a point is further than ``radius`` from the average.
     """
+    points = np.asarray(points, dtype=np.float64)
+    if not (is_finite(radius) and radius > 0):
+        raise ConfigurationError(f"radius={radius!r}: a positive number is needed.")
     average = points.mean(axis=0)
     furthest = float(np.linalg.norm(points - average, axis=1).max())
     if furthest > radius * (1 + 1e-12):
@@ -74,6 +77,7 @@ def least_norm(
         rounds: refinements at most.
         seed: of the points.
     """
+    x = np.asarray(x, dtype=np.float64)
     if not (is_finite(radius) and radius > 0) or x.ndim != 1:
         raise ConfigurationError(f"radius={radius!r}, x of shape {x.shape}: a positive radius and a vector are needed.")
     dimension = len(x)
@@ -110,8 +114,9 @@ def held_out_bound(
         lipschitz: L, for every record.
         failure: p.
     """
-    if records < 1 or not 0 < failure < 1:
-        raise ConfigurationError(f"records={records}, failure={failure}: a record and a probability are needed.")
+    if records < 1 or not 0 < failure < 1 or not (is_finite(lipschitz) and lipschitz > 0):
+        given = f"records={records}, failure={failure}, lipschitz={lipschitz}"
+        raise ConfigurationError(f"{given}: a record, a probability and a positive number are needed.")
     mean = combination.weights @ np.stack([gradient(point) for point in combination.points])
     return float(np.linalg.norm(mean)) + lipschitz * (1 + math.sqrt(2 * math.log(1 / failure))) / math.sqrt(records)
 

@@ -83,7 +83,7 @@ def test_norms_never_exceed_their_bounds(function, dimension):
     ask = asking(function, dimension, radius=radius, limit=limit)
     here = np.full(dimension, 0.3)
     there = here + 0.01
-    rounding = 1 + 1e-12
+    rounding = 1 + 1e-7  # orthonormality holds to eight digits; the curator clips
     assert (ask.gradients(here, Key(4))(batch(records)).norm(dim=1) <= rounding * math.sqrt(dimension) * limit).all()
     moved = float(np.linalg.norm(here - there))
     bound = math.sqrt(dimension) * limit * moved / radius

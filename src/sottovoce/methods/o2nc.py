@@ -95,7 +95,7 @@ class O2NC:
             before, points = z, points + z
             ended = within == self.window_length - 1
             yield Walked(
-                number=number + 1, of=self.steps, point=z, estimate=last,
+                number=number + 1, of=self.steps, point=z.copy(), estimate=last.clone(),
                 average=points / self.window_length if ended else None,
             )  # fmt: skip
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from sottovoce.objective.directions import Key
 from sottovoce.privacy.curator import Batch
+from sottovoce.privacy.errors import ConfigurationError
 from sottovoce.privacy.evaluation import Query
 from sottovoce.privacy.plan import Plan, RunningSum, Stage
 from sottovoce.privacy.sampling import FullBatch, SinglePass
@@ -113,8 +114,14 @@ class Running:
         """Whole periods: where the walk ends inside the last one, the rest of its blocks is set aside and not asked."""
         periods = math.ceil(self.steps / self.period)
         later = self.period - 1
+        fresh, difference = self.clip / self.batch, self.difference_clip / self.difference_batch
+        if later and not 2**-13 < difference / fresh < 2**13:
+            raise ConfigurationError(
+                f"a fresh estimate moves by {fresh:g} and a difference by {difference:g}: on one grid the "
+                "smaller would be nothing but rounding. Take batches that bring them nearer to each other."
+            )
         sums = RunningSum(
-            sensitivities=(self.clip / self.batch, *[self.difference_clip / self.difference_batch] * later),
+            sensitivities=(fresh, *[difference] * later),
             noise=self.noise,
         )
         sizes = (self.batch, *[self.difference_batch] * later) * periods

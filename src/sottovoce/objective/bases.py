@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sottovoce.objective.directions import Key
 
-_ROUNDING = 1e-10
+_ROUNDING = 1e-8
 """A row's squared length may be off by this; rounding beyond it tells of normals that were nearly dependent."""
 
 

@@ -71,7 +71,7 @@ def best(problem: NonsmoothProblem, records: int, options: Options, *, differenc
 def _shapes(most_steps: int, period: int) -> tuple[Shape, ...]:
     """Lengths of windows and their numbers, of at least a period in all."""
     shapes: list[Shape] = []
-    for length in np.unique(np.geomspace(1, most_steps, 120).astype(np.int64)).tolist():
+    for length in np.unique(np.geomspace(2, max(2, most_steps), 120).astype(np.int64)).tolist():
         windows = np.unique(np.geomspace(1, max(1, most_steps // length), 160).astype(np.int64)).astype(float)
         if len(enough := windows[length * windows >= period]):
             shapes.append((length, enough))

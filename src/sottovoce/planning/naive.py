@@ -44,7 +44,7 @@ def best(problem: NonsmoothProblem, records: int, options: Options) -> Schedule 
     """The schedule with the least bound that so many records allow; None if there are too few for a single step."""
     batches, lengths = np.meshgrid(
         np.unique(np.geomspace(1, records, 400).astype(np.int64)).astype(float),
-        np.unique(np.geomspace(1, records, 400).astype(np.int64)).astype(float),
+        np.unique(np.geomspace(2, max(2, records), 400).astype(np.int64)).astype(float),
     )
     windows = np.floor(records / (batches * lengths))
     with np.errstate(divide="ignore"):
@@ -89,4 +89,4 @@ def _batches(problem: NonsmoothProblem, clip: float) -> Floats:
 def _lengths(problem: NonsmoothProblem, target: float) -> Floats:
     """Around the window at which L / sqrt(M) is the target."""
     scale = (problem.lipschitz / max(target, 1e-12)) ** 2
-    return np.unique(np.maximum(1.0, np.rint(np.geomspace(0.5, 200, 800) * scale)))
+    return np.unique(np.maximum(2.0, np.rint(np.geomspace(0.5, 200, 800) * scale)))  # a window of one step stands still

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
+from sottovoce.arguments import is_finite, whole
 from sottovoce.planning import multipass, naive, tree
 from sottovoce.planning.problem import NonsmoothProblem, Options
 from sottovoce.planning.schedule import OracleName, Schedule
@@ -47,8 +48,12 @@ def schedule(
         raise ConfigurationError(f"oracle={oracle!r}: choose one of {', '.join(map(repr, get_args(OracleName)))}.")
     if (records is None) == (target is None):
         raise ConfigurationError(f"records={records!r} and target={target!r}: give exactly one of the two.")
-    if bases < 1 or most_steps < 1:
-        raise ConfigurationError(f"bases={bases}, most_steps={most_steps}: at least 1 of each is needed.")
+    bases, most_steps = whole("bases", bases), whole("most_steps", most_steps)
+    records = None if records is None else whole("records", records)
+    if target is not None and not (is_finite(target) and target > 0):
+        raise ConfigurationError(f"target={target!r}: a positive, finite stationarity is needed.")
+    if noise not in get_args(Factorisation):
+        raise ConfigurationError(f"noise={noise!r}: 'toeplitz' or 'fenwick'.")
     ask = Options(
         bases=0 if oracle == "first-order" else bases,
         clip=problem.lipschitz * (1.0 if oracle == "first-order" else ROOM_IN_CLIP),
@@ -81,8 +86,6 @@ def every(
 
 
 def _for_records(problem: NonsmoothProblem, records: int, oracle: OracleName, options: Options) -> Schedule | None:
-    if records < 1:
-        raise ConfigurationError(f"records={records}: at least one record is needed.")
     if oracle == "tree":
         return tree.best(problem, records, options)
     if oracle in ("multi-pass", "multi-pass-differences"):
@@ -91,8 +94,6 @@ def _for_records(problem: NonsmoothProblem, records: int, oracle: OracleName, op
 
 
 def _for_target(problem: NonsmoothProblem, target: float, oracle: OracleName, options: Options) -> Schedule | None:
-    if not target > 0:
-        raise ConfigurationError(f"target={target}: a positive stationarity is needed.")
     if oracle == "tree":
         return tree.required(problem, target, options)
     if oracle in ("multi-pass", "multi-pass-differences"):

@@ -35,6 +35,11 @@ class NonsmoothProblem:
     def __post_init__(self) -> None:
         if not is_whole(self.dimension) or self.dimension < 1:
             raise ConfigurationError(f"dimension={self.dimension!r}: a whole number of at least 1 is needed.")
+        if self.budget is not None and self.budget.neighbours == "add-remove":
+            raise ConfigurationError(
+                "neighbours='add-remove': plans of blocks and passes are for 'zero-out' and 'replace-one', where the "
+                "number of records is public."
+            )
         for name in ("lipschitz", "gap", "radius"):
             value = getattr(self, name)
             if not (is_finite(value) and value > 0):
@@ -77,7 +82,9 @@ class Options:
 
     def bias(self, problem: NonsmoothProblem) -> float:
         """What the clip adds to the bias at most."""
-        return clip_bias(self.variance(problem), self.clip, problem.lipschitz)
+        variance = self.variance(problem)
+        squared = problem.lipschitz**2 * problem.dimension / max(1, problem.dimension - 1)  # of one basis, by Poincare
+        return clip_bias(variance, squared, self.clip, problem.lipschitz)
 
     def descent(self, problem: NonsmoothProblem) -> float:
         """A, with smoothing or without."""
@@ -101,9 +108,10 @@ def direction_variance(dimension: int, bases: float, lipschitz: float) -> float:
     return 0.0 if dimension == 1 else lipschitz**2 * dimension / ((dimension - 1) * bases)
 
 
-def clip_bias(variance: float, clip: float, lipschitz: float) -> float:
-    """What clipping a record's estimate at ``clip`` > L adds to the bias at most: v^2 / (4 (clip - L)).
+def clip_bias(variance: float, squared: float, clip: float, lipschitz: float) -> float:
+    """What a clip above L adds to the bias at most: the less of v^2 / (4 (clip - L)) and E |g|^2 / (4 clip).
 
-    For (|e| - s)_+ <= |e|^2 / (4 s), s = clip - L, and the record's own gradient is no longer than L.
+    (|e| - s)_+ <= |e|^2 / (4 s) for every s > 0: of the error, with s = clip - L, as the record's own gradient is no
+    longer than L; or of the whole estimate, with s = clip, which is less where one basis has to do.
     """
-    return 0.0 if variance == 0 else variance / (4 * (clip - lipschitz))
+    return 0.0 if variance == 0 else min(variance / (4 * (clip - lipschitz)), squared / (4 * clip))

@@ -24,8 +24,6 @@ class Schedule:
         batch: the records of a step with a fresh estimate.
         difference_batch: the records of the other steps.
         clip: the l2 bound on a record's estimate.
-        difference_share: the part of the noise's variance that goes to fresh estimates rather than differences, where
-            both are paid from one budget.
         bases: orthonormal bases of directions for each record and step; 0 where gradients are asked for.
         noise: the factorisation of running sums.
         length: G1, the root mean square of an estimate's norm is at most this; the step's size follows from it.

@@ -2,7 +2,7 @@
 
 I24's Algorithm 3 (Z24's Algorithm 4 where the period is the window), with C the encoder and B the decoder of the noise:
 
-    A / (D T) + G1 / sqrt(M) + 2 G0,    D = 2 radius / (M + 1),  G1 = L + G0,
+    A / (D T) + G1 / sqrt(M) + 2 G0 + 2 bias,    D = 2 radius / (M + 1),  G1 = L + G0,
     G0^2 = V1 / B1 + (S - 1) (7/6) d L^2 D^2 / (radius^2 B2) + d sigma^2 max_t |B[t, :]|^2,
     sigma = max_i s_i |C[:, i]| / mu,  s_1 = moved C1 / B1,  s_2 = moved sqrt(d) L 2 D / (radius B2).
 
@@ -60,6 +60,8 @@ def best(problem: NonsmoothProblem, records: int, options: Options) -> Schedule 
 def _cheapest(problem: NonsmoothProblem, target: float, length: int, period: int, options: Options) -> Schedule | None:
     """Over the errors G0 and how they are divided between fresh batches, differences and noise."""
     dimension, lipschitz, radius = problem.dimension, problem.lipschitz, problem.radius
+    bias = 2 * options.bias(problem)
+    target -= bias
     step = 2 * radius / (length + 1)
     most = (target - lipschitz / math.sqrt(length)) / (2 + 1 / math.sqrt(length))
     if most <= 0:
@@ -91,7 +93,7 @@ def _cheapest(problem: NonsmoothProblem, target: float, length: int, period: int
     return Schedule(
         oracle="tree", windows=int(windows[at]), window_length=length, batch=max(1, int(first[at])),
         difference_batch=max(1, int(later[at])), period=period, clip=options.clip, bases=options.bases,
-        noise=options.noise, records=int(records[at]), bound=float(descent / windows[at] + target - room[at]),
+        noise=options.noise, records=int(records[at]), bound=float(descent / windows[at] + target - room[at]) + bias,
         length=float(lipschitz + error[at]),
     )  # fmt: skip
 
@@ -113,4 +115,4 @@ def norms(noise: Factorisation, length: int) -> tuple[tuple[float, float], float
 
 def _lengths(problem: NonsmoothProblem, target: float) -> list[int]:
     scale = (problem.lipschitz / target) ** 2
-    return sorted({max(1, round(factor * scale)) for factor in np.geomspace(1.05, 400, 40)})
+    return sorted({max(2, round(factor * scale)) for factor in np.geomspace(1.05, 400, 40)})
