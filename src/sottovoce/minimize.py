@@ -149,7 +149,7 @@ def minimize(
         gap: how much there is to gain, F(x0) - inf F: a guess that the schedule follows; by default the Lipschitz
             constant times the diameter of the bounds, else times ten radii.
         jac: the gradient of f, ``[d]`` for a point and a record, or ``[N, d]``: for ``method="first-order"`` alone.
-        bounds: for each coordinate the least and the largest value (None for none), or scipy's ``Bounds``; f is evaluated
+        bounds: for each coordinate the least and the largest value (None for none), or scipy's ``Bounds``; f is taken
             at the nearest point within.
         vectorized: whether f takes batches; found out on the example by default.
         bases: orthonormal bases of directions for each record and step. One costs 2 d values; more reduce variance.

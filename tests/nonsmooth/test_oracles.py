@@ -1,6 +1,7 @@
 """The oracles: what they plan, what they release, and what one record can do to it."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,7 +131,7 @@ def test_without_noise_the_estimates_are_those_of_a_plain_reference(name):
             for block in stage.sampler.batches(N, curator._entropy.fork("sampler", 0))
         ]
         steps = list(WALK.walk(np.zeros(D), oracle, curator.batches(), Key(0)))
-    questions, running, before = ask(), None, np.zeros(D)
+    questions, running, before = ask(), torch.zeros(D), np.zeros(D)
     for number, step in enumerate(steps):
         block = blocks[number]
         asked = values[block], numbers[block]
@@ -154,7 +155,9 @@ def test_points_stay_near_their_average_and_near_each_other():
         def estimate(self, batch, place):
             return torch.as_tensor(np.random.default_rng(place.number // 4).normal(size=5))
 
-    steps = list(walk.walk(np.zeros(5), Noise(), iter([None] * walk.steps), Key(1)))
+    batches: Any = iter([None] * walk.steps)
+    noise: Any = Noise()
+    steps = list(walk.walk(np.zeros(5), noise, batches, Key(1)))
     points = np.stack([step.point for step in steps])
     averages = np.stack([step.average for step in steps if step.average is not None])
     assert len(averages) == 8
@@ -176,6 +179,7 @@ def test_multi_pass_noise_accumulates_over_a_period():
         questions=flat, steps=STEPS, period=4, records=N, clip=1.5, difference_clip=DIFFERENCE
     )  # fmt: skip
     found = []
+    curator = Curator(records(), oracle.plan(), sv.Budget(epsilon=2.0, delta=1e-4))  # for its multiplier
     for _ in range(400):
         curator = Curator(records(), oracle.plan(), sv.Budget(epsilon=2.0, delta=1e-4))
         steps = list(

@@ -119,6 +119,6 @@ def test_component_stationarity_is_that_of_the_slopes_in_reach(at, radius, least
 )  # fmt: skip
 def test_profiles_check_their_numbers(wrong):
     with pytest.raises(sv.ConfigurationError):
-        PiecewiseLinear(*map(np.asarray, wrong))
+        PiecewiseLinear(np.asarray(wrong[0]), np.asarray(wrong[1]))
     with pytest.raises(sv.ConfigurationError, match="scale"):
         ZIGZAG.moreau(0.0, 0.0)
