@@ -1,6 +1,7 @@
 """minimize(): what a numerical user relies on, and what no record can make it tell."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -253,7 +254,8 @@ def test_a_function_of_the_first_coordinate_of_one_point_is_not_taken_for_a_vect
 
 
 def test_bounds_may_be_open_or_scipy_s():
-    for bounds in ([(None, 1.0), (-0.5, None)], Bounds(np.array([-1, -0.5]), np.array([1, np.inf]))  # pyright: ignore[reportArgumentType]):
+    sides: Any = np.array([-1, -0.5]), np.array([1, np.inf])
+    for bounds in ([(None, 1.0), (-0.5, None)], Bounds(*sides)):
         result = call(data=records(300), bounds=bounds)
         assert result.x[1] >= -0.5
 
