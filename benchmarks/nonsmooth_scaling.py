@@ -2,9 +2,10 @@
 
     python benchmarks/nonsmooth_scaling.py --out results/nonsmooth-scaling/2026-11-20
 
-Two families whose subdifferentials are known: truncated l1 residuals, f = min(|<a, x> - b|, 3) with |a| = 1, and maxima
-of three affine pieces. Records are drawn anew for every run; epsilon 1, delta 1e-6, zero-out; radius 1; one basis of
-directions (m = d). Stationarity is the shortest convex combination of gradients, over 5,000 other records, within the
+Two families whose subdifferentials are known: distances, f = ||x - a| - 1|, nonconvex and nonsmooth on spheres, from a
+start at distance 6 where the slope is 1; and truncated l1 residuals, f = min(|<a, x> - b|, 3) with |a| = 1, in ten
+dimensions. Records are drawn anew for every run; epsilon 1, delta 1e-6, zero-out; radius 1; one basis (m = d).
+Stationarity is the shortest convex combination of gradients, over 5,000 other records, within the
 certified radius of the point: an upper bound on the population's Goldstein gradient.
 """
 
@@ -32,7 +33,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 BUDGET = sv.Budget(epsilon=1.0, delta=1e-6)
-RADIUS, GAP, HELD_OUT, MOST_STEPS = 1.0, 2.5, 5_000, 50
+RADIUS, GAP, HELD_OUT, MOST_STEPS = 1.0, 6.0, 5_000, 50
 SIZES = (300, 1_000, 3_000, 10_000, 30_000)
 DIMENSIONS = (10, 50, 200)
 ORACLES = {"single-pass": -1 / 3, "tree": -1 / 3, "first-order": -1 / 3, "multi-pass": -2 / 3}
@@ -56,36 +57,34 @@ def line(text: str) -> None:
     sys.stdout.flush()
 
 
-def drawn(family: str, count: int, dimension: int, seed: int) -> tuple[np.ndarray, ...]:
-    """Records of a family: directions of length one, and offsets about a point at distance 3 sqrt(d) from the start."""
+def drawn(family: str, count: int, dimension: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Records of a family."""
     rng = np.random.default_rng(seed)
-    pieces = 1 if family == "residuals" else 3
-    a = rng.normal(size=(count, pieces, dimension))
-    a /= np.linalg.norm(a, axis=2, keepdims=True)
-    target = np.full(dimension, 3.0)
-    b = a @ target + 0.3 * rng.normal(size=(count, pieces))
-    return (a[:, 0], b[:, 0]) if pieces == 1 else (a, b)
+    a = rng.normal(size=(count, dimension))
+    if family == "distances":
+        return 6 / math.sqrt(dimension) + 0.5 / math.sqrt(dimension) * a, np.zeros(count)
+    a /= np.linalg.norm(a, axis=1, keepdims=True)
+    return a, 3.0 * a.sum(axis=1) + 0.3 * rng.normal(size=count)
 
 
-def values(family: str, points: np.ndarray, records: tuple[np.ndarray, ...]) -> np.ndarray:
+def values(family: str, points: np.ndarray, records: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """f, row by row."""
     a, b = records
-    if family == "residuals":
-        return np.minimum(np.abs(np.einsum("nd,nd->n", a, points) - b), 3.0)
-    return np.minimum(np.abs(np.einsum("npd,nd->np", a, points) - b).max(axis=1), 3.0)
+    if family == "distances":
+        away = points - a
+        return np.abs(np.sqrt(np.einsum("nd,nd->n", away, away)) - 1)
+    return np.minimum(np.abs(np.einsum("nd,nd->n", a, points) - b), 3.0)
 
 
-def gradients(family: str, points: np.ndarray, records: tuple[np.ndarray, ...]) -> np.ndarray:
+def gradients(family: str, points: np.ndarray, records: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Where there is one, row by row."""
     a, b = records
-    if family == "residuals":
-        away = np.einsum("nd,nd->n", a, np.broadcast_to(points, a.shape)) - b
-        return (np.sign(away) * (np.abs(away) < 3.0))[:, None] * a
-    away = np.einsum("npd,nd->np", a, np.broadcast_to(points, a[:, 0].shape)) - b
-    largest = np.abs(away).argmax(axis=1)
-    rows = np.arange(len(away))
-    slope = np.sign(away[rows, largest]) * (np.abs(away[rows, largest]) < 3.0)
-    return slope[:, None] * a[rows, largest]
+    if family == "distances":
+        away = points - a
+        length = np.linalg.norm(away, axis=1, keepdims=True)
+        return np.sign(length - 1) * away / np.maximum(length, 1e-12)
+    away = np.einsum("nd,nd->n", a, np.broadcast_to(points, a.shape)) - b
+    return (np.sign(away) * (np.abs(away) < 3.0))[:, None] * a
 
 
 class Values:
@@ -94,7 +93,7 @@ class Values:
     def __init__(self, family: str, of: Any = values) -> None:
         self.family, self.of = family, of
 
-    def __call__(self, points: np.ndarray, records: tuple[np.ndarray, ...]) -> np.ndarray:
+    def __call__(self, points: np.ndarray, records: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         """Row by row."""
         return self.of(self.family, points, records)
 
@@ -120,11 +119,11 @@ def planned(oracles: Iterable[str], seeds: int) -> list[Run]:
     """All runs; the multi-pass oracle, which evaluates all records at every step, in ten dimensions alone."""
     return [
         Run(family, oracle, dimension, records, seed)
-        for family in ("residuals", "maxima")
+        for family in ("distances", "residuals")
         for oracle in oracles
         for dimension in DIMENSIONS
         if oracle != "multi-pass" or dimension == DIMENSIONS[0]
-        if family == "residuals" or dimension == DIMENSIONS[0]
+        if family == "distances" or dimension == DIMENSIONS[0]
         for records in SIZES
         for seed in range(seeds)
     ]
@@ -220,10 +219,10 @@ def draw(rows: list[list[str]], path: Path) -> None:
                 continue
             sizes = sorted(group)
             means = [statistics.mean(value for value, _ in group[size]) for size in sizes]
-            style = "-" if family == "residuals" else "--"
+            style = "-" if family == "distances" else "--"
             axes.loglog(sizes, means, style, marker="o", markersize=3, label=f"{family}, d = {dimension}")
             bounds = [group[size][0][1] for size in sizes]
-            if family == "residuals" and dimension == DIMENSIONS[0]:
+            if family == "distances" and dimension == DIMENSIONS[0]:
                 axes.loglog(sizes, bounds, color="grey", label=f"bound, d = {dimension}")
         guide = np.asarray(SIZES, dtype=float)
         axes.loglog(guide, 0.6 * (guide / guide[0]) ** exponent, ":", color="black", label=f"n^{exponent:.2f}")
