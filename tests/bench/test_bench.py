@@ -80,6 +80,14 @@ def test_what_stands_in_the_file_is_not_run_again(tmp_path: Path, monkeypatch: p
     assert ran == ["PAZO-M"] and rows[:2] == first
 
 
+def test_when_time_is_up_no_run_begins_and_the_next_call_goes_on(tmp_path: Path):
+    cells = plan.selection(extent(methods=("DP-SGD", "PAZO-M")))
+    table = tmp_path / "runs.csv"
+    assert run_all(cells[:2], table, workers=1, tell=quiet, until=-math.inf) == []
+    assert len(run_all(cells[:2], table, workers=1, tell=quiet)) == 2
+    assert len(run_all(cells[:2], table, workers=1, tell=quiet, until=-math.inf)) == 2  # they stand there
+
+
 def test_settings_are_chosen_on_validation_data_and_controls_take_their_method_s():
     rows = [
         row("DP-SGD", 1.0, 0.6, stage=SELECT, options='{"lr": 1}', test_accuracy=0.9),

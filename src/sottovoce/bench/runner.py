@@ -83,28 +83,47 @@ def run(cell: Cell, starts: Path | None = None, marks: int = MARKS) -> Row:
 
 
 def run_all(
-    cells: Sequence[Cell], path: Path, *, workers: int, tell: Callable[[Row, int, int], None], marks: int = MARKS
+    cells: Sequence[Cell],
+    path: Path,
+    *,
+    workers: int,
+    tell: Callable[[Row, int, int], None],
+    marks: int = MARKS,
+    until: float = math.inf,
 ) -> list[Row]:
-    """Run what is missing, and append each row as it comes. Returns the rows of all cells asked for."""
+    """Run what is missing, and append each row as it comes. Returns the rows of all cells asked for that there are.
+
+    Args:
+        cells: what is asked for.
+        path: the CSV file.
+        workers: processes.
+        tell: called with every new row, its number, and how many were missing.
+        marks: how often a run is measured on validation data.
+        until: no run begins after this time of `time.monotonic`; what is left is run another time.
+    """
     have = {row.key: row for row in read(path)}
     missing = [cell for cell in dict.fromkeys(cells) if cell.key not in have]
     with appending(path) as write:
-        for number, row in enumerate(_rows(missing, workers, path.parent / ".starts", marks), start=1):
+        for number, row in enumerate(_rows(missing, workers, path.parent / ".starts", marks, until), start=1):
             write(row)
             have[row.key] = row
             tell(row, number, len(missing))
-    return [have[cell.key] for cell in dict.fromkeys(cells)]
+    return [have[cell.key] for cell in dict.fromkeys(cells) if cell.key in have]
 
 
-def _rows(cells: Sequence[Cell], workers: int, starts: Path, marks: int) -> Iterator[Row]:
+def _rows(cells: Sequence[Cell], workers: int, starts: Path, marks: int, until: float) -> Iterator[Row]:
     if workers < 1:
         raise ConfigurationError(f"workers={workers}: at least one process is needed.")
     if workers == 1 or len(cells) < 2:
-        yield from (run(cell, starts, marks) for cell in cells)
+        yield from (run(cell, starts, marks) for cell in _before(until, cells))
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
         list(pool.map(keep_start, dict.fromkeys(cell.start for cell in cells), itertools.repeat(starts)))
-        yield from _as_they_come(pool, cells, starts, marks, 2 * workers)
+        yield from _as_they_come(pool, _before(until, cells), starts, marks, workers)
+
+
+def _before(until: float, cells: Iterable[Cell]) -> Iterator[Cell]:
+    return itertools.takewhile(lambda _: time.monotonic() < until, cells)
 
 
 def _as_they_come(pool: Executor, cells: Iterable[Cell], starts: Path, marks: int, ahead: int) -> Iterator[Row]:
