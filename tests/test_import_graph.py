@@ -36,6 +36,7 @@ ALLOWED = {
         "privacy",
         "public",
         "reference",
+        "tracking",
         "update",
     },
     "fit": {"arguments", "inputs", "methods", "objective", "overlap", "privacy", "session"},
@@ -46,9 +47,10 @@ ALLOWED = {
     "estimators": {"objective", "privacy.trees"},
     "gradient_estimators": {"objective"},
     "smoothing": {"arguments", "privacy.errors"},
-    "minimize_arguments": {"arguments", "inputs", "objective", "planning", "privacy"},
+    "minimize_arguments": {"arguments", "inputs", "objective", "planning", "privacy", "tracking"},
     "minimize": {
         "minimize_arguments",
+        "tracking",
         "overlap",
         "arguments",
         "estimators",
@@ -63,6 +65,7 @@ ALLOWED = {
     "planning": {"arguments", "privacy"},
     "stationarity": {"arguments", "privacy.errors"},
     "places": set[str](),
+    "tracking": {"places", "privacy"},
 }
 
 

@@ -161,11 +161,16 @@ def run_demo(out: Path, *, seed: int = 0, progress: bool | None = None) -> list[
     _claim(Path(out))
     threads = torch.get_num_threads()
     entries: list[Entry] = []
-    os.environ |= {name: value for name, value in _KEEP_MEMORY.items() if name not in os.environ}
+    added = [name for name in _KEEP_MEMORY if name not in os.environ]
+    os.environ |= {name: _KEEP_MEMORY[name] for name in added}
     context = multiprocessing.get_context("spawn")
-    for name in CONTESTANTS:
-        with ProcessPoolExecutor(1, mp_context=context) as pool:
-            entries += pool.submit(train_all, name, seed=seed, progress=progress, threads=threads).result()
+    try:
+        for name in CONTESTANTS:
+            with ProcessPoolExecutor(1, mp_context=context) as pool:
+                entries += pool.submit(train_all, name, seed=seed, progress=progress, threads=threads).result()
+    finally:
+        for name in added:
+            del os.environ[name]
     write(entries, out, title="Sottovoce: private training on MNIST", intro=_INTRO, facts=_facts(seed, threads))
     return entries
 

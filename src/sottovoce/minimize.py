@@ -31,9 +31,9 @@ from sottovoce.minimize_arguments import (
 )
 from sottovoce.objective.box_probe import box_of
 from sottovoce.objective.caller import warn_caller
+from sottovoce.objective.evaluation import from_seed
 from sottovoce.objective.function import Function
 from sottovoce.overlap import refuse_private_as_public
-from sottovoce.places import ledger_path
 from sottovoce.planning import NonsmoothProblem, Schedule, schedule
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.curator import Batch, Curator
@@ -41,6 +41,7 @@ from sottovoce.privacy.errors import ConfigurationError, PrivacyWarning
 from sottovoce.privacy.ledger import Ledger
 from sottovoce.privacy.statement import Statement, state
 from sottovoce.privacy.tree import Factorisation
+from sottovoce.tracking import ledger_for
 
 Floats = NDArray[np.float64]
 MethodName = Literal["single-pass", "tree", "multi-pass", "multi-pass-differences", "first-order"]
@@ -204,12 +205,12 @@ def minimize(
     )  # fmt: skip
     walk = O2NC(windows=chosen.windows, window_length=chosen.window_length, radius=radius, length=chosen.length)
     oracle = _oracle(chosen, Sampled(box=function) if first_order else smoothed, problem, walk)
-    ledger = Ledger.open(ledger_path()) if dataset is not None and ledger is None else ledger
-    curator = Curator(data, oracle.plan(), budget, ledger=ledger, dataset=dataset)
+    curator = Curator(data, oracle.plan(), budget, ledger=ledger_for(dataset, ledger), dataset=dataset)
     handed: list[Batch] = []
     rehearsal = walk.walk(start, oracle, iter(handed.pop, None), key.fold("rehearsal"))
-    for _ in range(min(2, walk.steps)):  # the second asks for a difference, where there are any
-        curator.rehearse(lambda batch: (handed.append(batch), next(rehearsal)))
+    with from_seed(torch.device("cpu")):  # the user's own generators stay where they are
+        for _ in range(min(2, walk.steps)):  # the second asks for a difference, where there are any
+            curator.rehearse(lambda batch: (handed.append(batch), next(rehearsal)))
     for text in state(curator).warnings:
         warn_caller(text, PrivacyWarning)
     threads = torch.get_num_threads()

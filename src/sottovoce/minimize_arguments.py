@@ -16,7 +16,7 @@ from sottovoce.objective.function import Function
 from sottovoce.planning import Schedule
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.errors import ConfigurationError
-from sottovoce.privacy.ledger import Ledger
+from sottovoce.tracking import check_tracking
 
 Floats = NDArray[np.float64]
 _MANY = 100
@@ -37,12 +37,7 @@ def check_kinds(
         raise ConfigurationError(f"executor={executor!r}: give a concurrent.futures.Executor.")
     if callback is not None and not callable(callback):
         raise ConfigurationError(f"callback={callback!r}: give a function of a step.")
-    if ledger is not None and not isinstance(ledger, Ledger):
-        raise ConfigurationError(f"ledger={ledger!r}: give an opened one, such as Ledger.open('ledger.db').")
-    if ledger is not None and dataset is None:
-        raise ConfigurationError("ledger= was given without dataset=: name the data set that the run is charged to.")
-    if dataset is not None and not isinstance(dataset, str):
-        raise ConfigurationError(f"dataset={dataset!r}: give the data set's name as text, such as 'clinic-2026'.")
+    check_tracking(dataset, ledger)
     if plan is not None and not isinstance(plan, Schedule):
         raise ConfigurationError(f"plan={plan!r}: give a Schedule, such as planning.schedule(...) finds.")
     if not (isinstance(choose, str) and choose in ("random", "last")):

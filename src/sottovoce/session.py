@@ -23,7 +23,6 @@ from sottovoce.objective.module import ModuleObjective
 from sottovoce.objective.probe import probe
 from sottovoce.objective.strategies import Strategy
 from sottovoce.overlap import refuse_private_as_public
-from sottovoce.places import ledger_path
 from sottovoce.privacy.budget import Budget
 from sottovoce.privacy.curator import Curator
 from sottovoce.privacy.errors import ConfigurationError, PlanViolation, PrivacyWarning
@@ -32,6 +31,7 @@ from sottovoce.privacy.statement import Statement, state
 from sottovoce.privacy.trees import Tree, leaves_of
 from sottovoce.public import PublicData
 from sottovoce.reference import plain_batches, plain_statement
+from sottovoce.tracking import check_tracking, ledger_for
 from sottovoce.update import Estimate, Update, Updater
 
 
@@ -139,12 +139,11 @@ class Session:
         self._curator: Curator | None = None
         if isinstance(method, Method) and budget is not None:
             method.check(self.objective)
-            ledger = Ledger.open(ledger_path()) if dataset is not None and ledger is None else ledger
             self._curator = Curator(
                 data,
                 method.plan(sampler),
                 budget,
-                ledger=ledger,
+                ledger=ledger_for(dataset, ledger),
                 dataset=dataset,
                 device=self.objective.parameters.device,
                 max_physical_batch=max_physical_batch,
@@ -320,12 +319,7 @@ def _checked_method(method: Any, budget: Budget | None) -> Method | PlainMethod:
 
 def _check_tracking(method: Method | PlainMethod, dataset: str | None, ledger: Ledger | None) -> None:
     """What names a data set, and where its runs are recorded."""
-    if ledger is not None and not isinstance(ledger, Ledger):
-        raise ConfigurationError(f"ledger={ledger!r}: give an opened one, such as Ledger.open('ledger.db').")
-    if ledger is not None and dataset is None:
-        raise ConfigurationError("ledger= was given without dataset=: name the data set that the run is charged to.")
-    if dataset is not None and not isinstance(dataset, str):
-        raise ConfigurationError(f"dataset={dataset!r}: give the data set's name as text, such as 'clinic-2026'.")
+    check_tracking(dataset, ledger)
     if dataset is not None and not method.private:
         raise ConfigurationError(
             f"dataset={dataset!r} with {type(method).__name__}, a reference WITHOUT PRIVACY: what it does to a data "

@@ -1,5 +1,6 @@
 """minimize(): what a numerical user relies on, and what no record can make it tell."""
 
+import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -288,3 +289,12 @@ def test_a_function_that_is_not_finite_on_zeros_is_warned_of():
 def test_a_start_that_is_no_vector_is_refused():
     with pytest.raises(sv.ConfigurationError, match="x0"):
         minimize(distance, np.zeros((2, 2)), records(10), budget=BUDGET, radius=0.1, lipschitz=1.0)
+
+
+def test_the_user_s_own_generators_stay_where_they_are():
+    def states() -> tuple[str, ...]:
+        return str(random.getstate()), str(np.random.get_state()), str(torch.get_rng_state().tolist())
+
+    before = states()
+    call(one_by_one, records(40))
+    assert states() == before

@@ -12,6 +12,7 @@ import torch
 
 from sottovoce.objective.caller import warn_caller
 from sottovoce.objective.calls import Floats, answer_of, shape_of
+from sottovoce.objective.evaluation import from_seed
 from sottovoce.objective.function import BLOCK, BlackBox, Function
 from sottovoce.objective.strategies import ObjectiveWarning
 from sottovoce.objective.synthetic import variants
@@ -48,11 +49,7 @@ def box_of(
         found = answer_of(width, function(start.copy(), map_leaves(_array, example)))
     if not np.isfinite(np.asarray(found, dtype=np.float64)).all():
         _tell_of_the_example(stands_in)
-    state = np.random.get_state()
-    try:
-        _compare_companies(box, start, example)
-    finally:
-        np.random.set_state(state)
+    _compare_companies(box, start, example)
     return box
 
 
@@ -75,8 +72,8 @@ def _compare_companies(box: BlackBox, start: Floats, example: Tree) -> None:
         points = np.broadcast_to(start, (rows, len(start)))
 
         def asked(records: Tree, points: Floats = points) -> Floats:
-            np.random.seed(0)  # the same draws for the same row
-            with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+            same_draws = from_seed(torch.device("cpu"))
+            with same_draws, np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
                 return box.values(points.copy(), records)
 
         own = map_leaves(lambda leaf, rows=rows: torch.stack([leaf] * rows), example)
